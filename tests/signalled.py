@@ -19,21 +19,20 @@ from typing import Any
 
 from uwsgi_headroom import cli, source
 from uwsgi_headroom.config import precedence
-from uwsgi_headroom.service import serve
-from uwsgi_headroom.service.reload import Lifecycle
+from uwsgi_headroom.service.reload import Reloader
 from uwsgi_headroom.watch import suspend
 from uwsgi_headroom.watch.fleet import Fleet
-from uwsgi_headroom.web import metrics_route, request_head, shared_builds
+from uwsgi_headroom.web import listeners, metrics_route, request_head, shared_builds
 from uwsgi_headroom.web.http_server import HttpConnection, HttpServer
 
 MOMENTS: dict[str, tuple[Any, str]] = {
     "settings are resolved": (precedence, "resolve_config"),
-    "a port is opened": (serve, "open_listener"),
+    "a port is opened": (listeners, "open_listener"),
     "there is no event loop yet": (asyncio, "run"),
     "the event loop is made": (asyncio.events, "new_event_loop"),
     "the main task begins": (suspend, "between_reads"),
     "the server starts": (HttpServer, "start"),
-    "the server has started": (Lifecycle, "serving"),
+    "the server has started": (Reloader, "serving"),
     "a client connects": (HttpConnection, "connection_made"),
     "a request arrives": (request_head, "parse"),
     "a stream begins": (shared_builds.EventStreams, "response"),
@@ -128,5 +127,5 @@ def _main(folder: str, *arguments: str) -> int:
 
 
 if __name__ == "__main__":
-    listen, serve.open_listener = serve.open_listener, _listen
+    listen, listeners.open_listener = listeners.open_listener, _listen
     sys.exit(_main(*sys.argv[1:]))

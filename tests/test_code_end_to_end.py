@@ -11,11 +11,11 @@ import pytest
 from tests.check.test_check import clients
 from tests.support.exporter import exporter
 from tests.support.real_uwsgi import uwsgi, wait_until
-from uwsgi_headroom.kernel.waits.system_calls import find_calls
+from uwsgi_headroom.kernel.waits.system_calls import CALLS
 
 pytestmark = [
     pytest.mark.integration,
-    pytest.mark.skipif(not find_calls(), reason="the system calls of this architecture are not known"),
+    pytest.mark.skipif(not CALLS, reason="the system calls of this architecture are not known"),
 ]
 
 APPLICATION = """\

@@ -40,12 +40,12 @@ def logged(*arguments):
 
 
 def test_the_last_lines_get_out():
-    """After `adjust`, in the other style."""
+    """After another `configure`, in the other style."""
     lines = logged("logfmt", 500).splitlines()
     assert len(lines) == 500
     assert 'level=info msg="a line" number=499' in lines[-1]
     assert '"msg": "a line", "number": 0' in logged("json", 1)
-    more = 'logs.adjust("warning", "json"); logging.info("quiet"); logging.warning("loud")'
+    more = 'logs.configure("warning", "json"); logging.info("quiet"); logging.warning("loud")'
     first, last = logged("logfmt", 1, more).splitlines()
     assert 'msg="a line"' in first
     assert '"level": "warning", "msg": "loud"' in last

@@ -18,6 +18,7 @@ from tools.environments import ROOT
 from tools.tables import replace_section
 from uwsgi_headroom.words.colours import BACKENDS, PALETTE, REPORT_BAND, Colour, ink_on
 from uwsgi_headroom.words.states import (
+    COLOURS,
     EVENTS,
     JUDGEMENTS,
     LIMITS,
@@ -25,7 +26,6 @@ from uwsgi_headroom.words.states import (
     STATUSES,
     WAITS,
     WORKERS,
-    list_colours,
 )
 
 CAN_MAKE_DASHBOARDS = sys.version_info >= (3, 11)
@@ -92,13 +92,12 @@ _REPORT_COLOURS = ("bg", "panel", "ink", "dim", "line", "blue", "orange", "green
 
 def page_module() -> str:
     tables: tuple[tuple[str, str, Mapping[str, object]], ...] = (
-        ("The name of each limit.", "LIMITS", {code: limit.name for code, limit in LIMITS.items()}),
-        ("The colour of each limit.", "LIMIT_COLOURS", {code: limit.colour for code, limit in LIMITS.items()}),
         (
             "What takes the time of a request in each state, in the order of the stack from the bottom; and in short.",
             "WAITS",
             {code: [state.name, state.short] for code, state in WAITS.items()},
         ),
+        ("Each limit's name and colour.", "LIMITS", {code: [each.name, each.colour] for code, each in LIMITS.items()}),
         (
             "A sign and a word for each status and severity, so that colour alone says nothing.",
             "STATUS",
@@ -144,7 +143,7 @@ def report_variables() -> str:
 
 def _page_colours() -> Iterator[tuple[str, Colour]]:
     """The colours, and the ink on those of wait states, in which parts of a bar are drawn."""
-    for name, colour in list_colours().items():
+    for name, colour in COLOURS.items():
         yield name, colour
         if name.startswith("wait-"):
             yield f"on-{name}", Colour(ink_on(colour.light), ink_on(colour.dark))

@@ -48,7 +48,7 @@ from app.lab.figures import (
 from app.lab.programs import Machine, Programs
 from app.lab.results import Outcome, Setup, Spread
 from app.lab.run import Planned
-from uwsgi_headroom.analysis.findings.load import INTERPRETER_FULL
+from uwsgi_headroom.analysis.capacity import REACHED
 
 KEY = "E4"
 CPU_MS, IO_MS = 30, 100
@@ -246,7 +246,7 @@ def compare_interpreters(results: Results, load: str) -> list[Finding]:
     else:
         text += " What threads wait for could not be read."
         more_waits = False
-    if order(one, two) > 0 and loaded.median >= INTERPRETER_FULL and more_waits:
+    if order(one, two) > 0 and loaded.median >= REACHED and more_waits:
         return [Finding("agrees", subject, f"{text} The interpreter is the limit, and our figures say so.")]
     return [Finding("open" if order(one, two) > 0 else "differs", subject, text)]
 
@@ -266,7 +266,7 @@ def compare_costly_case(results: Results, load: str, uneven: str, even: str) -> 
         f" The hot interpreter was loaded to {loaded.median:.2f}, the server used {used.median:.2f} of"
         f" {results.machine.cpus} CPUs.{waiting}"
     )
-    explained = loaded.median >= INTERPRETER_FULL and used.high < SPARE * results.machine.cpus
+    explained = loaded.median >= REACHED and used.high < SPARE * results.machine.cpus
     sign = order(fast, slow)
     subject = "a hot interpreter costs before threads or CPUs run out"
     findings.append(Finding(verdict_of(sign, 1) if explained else "open", subject, text))

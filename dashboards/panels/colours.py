@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from grafana_foundation_sdk.models.dashboard import DynamicConfigValue, MatcherConfig
 
 from uwsgi_headroom.words.colours import BACKENDS
-from uwsgi_headroom.words.states import LIMITS, WAITS, find_colour
+from uwsgi_headroom.words.states import COLOURS, LIMITS, WAITS
 
 BLUE, ORANGE, PURPLE, TEAL, GOLD = "#5794F2", "#E8770C", "#B877D9", "#2BA59B", "#AD8E00"
 PINK, SKY, BROWN, OLIVE, GREY = "#E0699E", "#1E9FD0", "#A0785A", "#849F36", "#9A9FA8"
 """Each is legible on Grafana's dark and white backgrounds. None is the red or green of a verdict."""
 
-QUEUE = find_colour("hot").light
+QUEUE = COLOURS["hot"].light
 """Requests that no thread has taken yet, as on the exporter's page."""
 
 WORKERS = (BLUE, ORANGE, PURPLE, TEAL, GOLD, PINK, SKY, BROWN, OLIVE, GREY)
@@ -43,7 +43,7 @@ def cpus() -> list[Override]:
 
 def limits() -> list[Override]:
     """The colour of each limit, as on the exporter's page."""
-    return coloured({limit.name: find_colour(limit.colour).light for limit in LIMITS.values()})
+    return coloured({limit.name: COLOURS[limit.colour].light for limit in LIMITS.values()})
 
 
 def coloured(colours: Mapping[str, str]) -> list[Override]:

@@ -6,7 +6,7 @@ from grafana_foundation_sdk.builders.dashboard import ThresholdsConfig
 from grafana_foundation_sdk.models.dashboard import Threshold, ThresholdsMode
 
 from dashboards import signal
-from uwsgi_headroom.analysis.findings import COSTLY
+from uwsgi_headroom.analysis.findings.evenness import COSTLY
 
 FINE, WARNING, CRITICAL, PLAIN = "green", "orange", "red", "text"
 

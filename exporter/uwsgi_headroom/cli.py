@@ -21,7 +21,6 @@ from uwsgi_headroom.errors import ConfigError, HeadroomError, OutputError
 from uwsgi_headroom.report.request import ReportRequest
 from uwsgi_headroom.same_fields import copy_fields
 from uwsgi_headroom.terminal_text import print_lines
-from uwsgi_headroom.tune.request import TuneRequest
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -158,12 +157,6 @@ def _report(line: CommandLine, options: argparse.Namespace) -> int:
     )
 
 
-def _tune(_line: CommandLine, options: argparse.Namespace) -> int:
-    with interrupts.ending_the_process():
-        from uwsgi_headroom.tune import command
-    return command.run(copy_fields(TuneRequest, options, urls=tuple(options.url)))
-
-
 def _import_run(options: argparse.Namespace) -> Callable[[argparse.Namespace], int]:
     """Import what runs a command that takes its options as they are. Ctrl-C meanwhile ends the process."""
     with interrupts.ending_the_process():
@@ -178,6 +171,8 @@ def _import_run(options: argparse.Namespace) -> Callable[[argparse.Namespace], i
                 from uwsgi_headroom.top.feeds import run
             case "pids":
                 from uwsgi_headroom.check.pids import run
+            case "tune":
+                from uwsgi_headroom.tune.command import run
             case "discover":
                 from uwsgi_headroom.discover.report import run
             case "review":
@@ -191,8 +186,4 @@ def _import_run(options: argparse.Namespace) -> Callable[[argparse.Namespace], i
     return run
 
 
-_COMMANDS: dict[str, Callable[[CommandLine, argparse.Namespace], int]] = {
-    "check": _check,
-    "report": _report,
-    "tune": _tune,
-}
+_COMMANDS: dict[str, Callable[[CommandLine, argparse.Namespace], int]] = {"check": _check, "report": _report}

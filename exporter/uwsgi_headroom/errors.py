@@ -1,18 +1,4 @@
-"""Every error that this package raises on purpose.
-
-HeadroomError
-├── ConfigError     a flag, an environment variable or the configuration file is wrong
-├── AddressError    a stats address cannot be understood
-├── OutputError     standard output or standard error cannot be written
-├── HistoryFileError  a history file cannot be read or written
-├── SourceError     a stats address could not be read (its `reason` says how)
-│   ├── NoSocketError the path is there, but it is no socket
-│   ├── StillRunsError nothing listens there now, but the process that did still runs
-│   └── AccessError   the server wants a login or TLS, or its certificate is not trusted
-├── RunError        `tune` cannot measure a server
-└── StatsError      the bytes read are not a document that uWSGI writes (its `reason` says how)
-    ├── DamagedError  uWSGI wrote them, but did not escape a name in them
-    └── BlindError    uWSGI writes none, because it cannot parse a request in service
+"""Every error that this package raises on purpose, but for `RunError` of `tune.server`.
 
 A message names what was tried, what was expected and what to do. A message never contains any part of a document:
 stats documents contain the headers of requests in service.

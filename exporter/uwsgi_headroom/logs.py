@@ -68,19 +68,13 @@ _LAST_WORDS_SECONDS = 1.0
 
 
 def configure(level: str, style: Format) -> None:
-    """Send every logger's lines of `level` and above to standard error."""
-    handler = _BackgroundHandler(_STANDARD_ERROR)
-    handler.setFormatter(_Formatter(style))
-    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-
-
-def adjust(level: str, style: Format) -> None:
-    """Change the level and the format of the lines that `configure` set up."""
+    """Send every logger's lines of `level` and above to standard error, from now on in this style."""
     root = logging.getLogger()
     root.setLevel(level.upper())
-    for handler in root.handlers:
-        if isinstance(handler, _BackgroundHandler):
-            handler.setFormatter(_Formatter(style))
+    present = [handler for handler in root.handlers if isinstance(handler, _BackgroundHandler)]
+    handler, *_ = present or [_BackgroundHandler(_STANDARD_ERROR)]
+    handler.setFormatter(_Formatter(style))
+    root.handlers = [handler]
 
 
 class _BackgroundHandler(logging.Handler):

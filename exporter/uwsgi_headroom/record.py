@@ -1,8 +1,8 @@
 """What is known of a server at one instant, in plain types: the form between those who collect and those who judge.
 
 Collectors fill it (`kernel` its parts, `reading` the whole), and so does a review from the records of a history.
-`analysis` takes nothing else, besides windows. This package imports no other, reads nothing and judges nothing. What is
-unknown is None, with the reason beside it. What grows is not here but in a window (`history.window`).
+`analysis` takes nothing else, besides windows. It reads nothing and judges nothing. What is unknown is None, with the
+reason beside it. What grows is not here but in a window (`history.window`).
 
 `ServerRecord`, near the end, is the whole; above it are its parts.
 """
@@ -12,7 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, get_args
 
-from msgspec import Struct, field
+from msgspec import Struct
+
+from uwsgi_headroom.surroundings import FullDisk, RoleUse, SharedConnection, Tasks, TrackedConnections, WaysIn
 
 
 class Backlog(Struct, frozen=True):
@@ -103,7 +105,7 @@ class Options(Struct, frozen=True):
     emperor: tuple[str, ...] | None = None
     zerg: tuple[str, ...] | None = None
     emperor_stats: str | None = None
-    source: Mapping[str, str] = field(default_factory=dict)
+    source: Mapping[str, str] = {}
     """By field, where it is set: "command line", or the name of the file as uWSGI got it."""
     names_application: bool = False
     """Whether one of the options that name an application is known to be set, to any value."""
@@ -147,18 +149,6 @@ DISTRIBUTIONS_FILES = "/usr/share/"
 
 ConcurrencyKind = Literal["threads", "async", "single"]
 
-DiskUse = Literal["directory", "log", "open files", "temporary files"]
-
-
-class FullDisk(NamedTuple):
-    """A file system of this host without room, and what uWSGI has there. lacks_inodes: it has space, but no inode."""
-
-    use: DiskUse
-    mount: str
-    free: int
-    lacks_inodes: bool
-
-
 SocketHolders = Mapping[str, tuple[int, ...]]
 
 
@@ -186,143 +176,6 @@ class Setup(Struct, frozen=True):
 
 UNKNOWN = Setup(Options(), None, None, None, None)
 """The setup of a server of which nothing is known."""
-
-
-class TrackedConnections(NamedTuple):
-    """The kernel's table of tracked connections at one moment, which firewalls and containers need. When it is full,
-    the kernel drops packets that begin a connection (nf_conntrack-sysctl.rst in the kernel's documentation)."""
-
-    entries: int
-    most: int
-    """Entries that there can be."""
-    dropped: int
-    """Packets since the kernel started, also for other reasons."""
-
-
-class Tasks(NamedTuple):
-    """The processes and threads of the cgroup, or user, that has the fewest left, and how many it may have."""
-
-    used: int
-    most: int
-    zombies: int = 0
-    """Ended children of the workers, for which these did not wait; counted where half of the limit is in use."""
-    limit: Literal["pids.max", "ulimit -u"] = "pids.max"
-    """The latter is that of uWSGI's user, of which only those of the workers are counted as in use."""
-
-
-Role = Literal["cron", "daemon", "master", "mule", "other", "router", "spooler"]
-"""What a process of uWSGI is for that is no worker. daemon: another program that the master started; other: unknown."""
-
-
-class RoleUse(NamedTuple):
-    role: Role
-    processes: int
-    cpu_seconds: float
-    """Since the first look; it never decreases."""
-    cpus: float | None
-    """CPUs in use on average between the last two looks; None at the first."""
-    resident_bytes: int
-    stopped: tuple[int, ...] = ()
-    """The PIDs here of those that a signal or a debugger has stopped."""
-
-
-class SharedConnection(NamedTuple):
-    """A connection to another server that several workers share, because it was opened before they were forked."""
-
-    address: str
-    """Of the other end, as in `ss`."""
-    workers: int
-    """How many of them have it."""
-
-
-class Rival(NamedTuple):
-    """A process that listens in the place of a uWSGI. serves: whether it held a connection that it had accepted."""
-
-    pid: int
-    name: str
-    serves: bool
-
-
-SharedSocket = Literal["same", "older", "port"]
-"""The same one; an older one, which was at this path before; or another one of this port (`reuse-port`)."""
-
-
-class Sharer(NamedTuple):
-    """Another uWSGI that waits for requests at a socket of this name: since when, in epoch seconds, both do."""
-
-    name: str
-    pid: int
-    since: float
-    socket: SharedSocket
-    is_stopped: bool
-    is_older: bool
-
-
-class Refusal(NamedTuple):
-    """What keeps a web server from connecting: the path of the socket, or of a directory above it, its mode and its
-    owner, `root:root`. Without a path, nothing does; without a mode, the web server finds nothing there."""
-
-    program: str
-    user: str
-    group: str
-    path: str = ""
-    mode: str = ""
-    owner: str = ""
-
-
-class Way(NamedTuple):
-    """Where the path of a UNIX socket leads. Of another socket there: since when, in epoch seconds, whether nobody
-    listens, and who does, as far as that is visible. refusal: None if no web server was asked."""
-
-    name: str
-    path: str
-    state: Literal["clear", "gone", "replaced", "unknown"]
-    since: float = 0.0
-    nobody: bool = False
-    rival: Rival | None = None
-    refusal: Refusal | None = None
-
-
-class WebLine(NamedTuple):
-    """A line of a web server's configuration that leads to a socket of this name and protocol."""
-
-    name: str
-    path: str
-    line: int
-    directive: str
-    protocol: str
-
-
-class WebError(NamedTuple):
-    """How often the error log of a web server says something about an address, since the first look. name: of the
-    socket; empty if the address is none of this uWSGI's. reason: the operating system's, empty without one."""
-
-    name: str
-    address: str
-    program: str
-    cause: Literal["large_head", "not_buffered", "unread", "closed", "refused"]
-    reason: str
-    log: str
-    number: int
-
-
-class WaysIn(NamedTuple):
-    """What leads clients to a uWSGI, as of the last look. ways: of its sockets with a path; came: whether requests came
-    since the look before; lines, errors, sharers and dead_ends, addresses to which a router passes requests and where
-    nobody listens: only where files are searched."""
-
-    ways: tuple[Way, ...] = ()
-    came: bool = False
-    lines: tuple[WebLine, ...] = ()
-    errors: tuple[WebError, ...] = ()
-    sharers: tuple[Sharer, ...] = ()
-    dead_ends: tuple[str, ...] = ()
-
-    @property
-    def is_clear(self) -> bool:
-        """Whether all paths lead to uWSGI, and the web server of this host may connect to one of them."""
-        asked = [way.refusal for way in self.ways if way.refusal and not way.refusal.path]
-        return bool(asked) and all(way.state == "clear" for way in self.ways)
 
 
 State = Literal[
@@ -369,8 +222,7 @@ socket, as that of syslog."""
 
 
 class Blocker(NamedTuple):
-    """What holds the event loop of a worker with coroutines, or the main thread of one that does not accept requests
-    yet."""
+    """What holds the event loop of a worker with coroutines, or the main thread of one that starts."""
 
     state: State
     address: str = ""
@@ -425,20 +277,18 @@ class Waits(Struct, frozen=True):
     """Why that is unknown, as a sentence; then nothing else is set but `file_lock`, `loops` and
     `needs_right`: whether another user of this host, such as root, could see it."""
     needs_right: bool = False
-    threads: Mapping[State, float] = field(default_factory=dict)
-    """The mean number of threads in each state that is not 0. If a random part of the threads was looked at, the
-    numbers are weighted: each is an unbiased estimate."""
-    interpreter_lock: Mapping[int, float] = field(default_factory=dict)
+    threads: Mapping[State, float] = {}
+    """The mean number of threads in each state that is not 0; of a random part of the threads, an unbiased estimate."""
+    interpreter_lock: Mapping[int, float] = {}
     """The same for the interpreter lock, by worker id."""
-    backends: Mapping[str, float] = field(default_factory=dict)
+    backends: Mapping[str, float] = {}
     """The same for the backends that are configured, by their name."""
-    addresses: Mapping[str, str] = field(default_factory=dict)
+    addresses: Mapping[str, str] = {}
     """The address of each. `threads["backend"]` includes them."""
     shared: float = 0.0
     """The mean number of threads that wait for an answer over a connection that workers share."""
     output: float = 0.0
-    """The mean number of threads that wait for a pipe, or for the log's socket, to take their output; in
-    `threads["pipe"]` as well."""
+    """The mean number of threads whose output a pipe or the log's socket does not take; in `threads["pipe"]`, too."""
     output_name: Output | None = None
     """Which output that is, or was when a thread last waited for it; None if none ever did."""
     output_socket: str = ""
@@ -452,8 +302,8 @@ class Waits(Struct, frozen=True):
     endless: float = 0.0
     """Those of them that nothing but their client wakes: WebSockets wake up to send a ping."""
     streams: tuple[tuple[int, int], ...] = ()
-    """The old requests that go on, as event streams do, by worker id and the number of the thread."""
-    pools: Mapping[int, int] = field(default_factory=dict)
+    """The old requests that go on, as event streams do, by worker id and number of the thread."""
+    pools: Mapping[int, int] = {}
     """The size of the pool for which threads wait, by worker id: so many are `WORKING` while others wait for a lock."""
     holder: Holder | None = None
     """Who holds what most threads in `lock` wait for; None if too few were seen."""
@@ -461,13 +311,13 @@ class Waits(Struct, frozen=True):
     """The address of the backend for which a request waits that holds the lock; empty if it is not known to do so."""
     nap: float | None = None
     """For how many seconds threads in `sleep` do so at a time; infinite if once, None if too few were seen."""
-    destinations: Mapping[Destination, float] = field(default_factory=dict)
+    destinations: Mapping[Destination, float] = {}
     """The mean number of threads that wait for each: together those in `backend` and `dns`."""
     busy: int = 0
     """Threads with a request in service according to uWSGI's document, which is read a moment earlier."""
     gaps: tuple[str, ...] = ()
     """Why threads are `unknown`, as sentences."""
-    locks: Mapping[int, LockUse] = field(default_factory=dict)
+    locks: Mapping[int, LockUse] = {}
     """Of each worker in which a lock of the application is known, by worker id: the one that is used most."""
     reads_locks: bool = False
     """Whether it is read if the locks are held."""
@@ -483,49 +333,6 @@ class Waits(Struct, frozen=True):
 
 
 NO_WAITS = Waits()
-
-
-class Line(NamedTuple):
-    """A line of code that a thread is in. callee: the function of a library that the line has called, such as `psycopg2
-    execute`; empty if it called none. All are empty, and the line 0, for a thread that runs no Python code."""
-
-    function: str = ""
-    file: str = ""
-    line: int = 0
-    callee: str = ""
-
-
-OUTSIDE = Line()
-
-
-class CodeSight(NamedTuple):
-    """A busy thread at one instant: where it is, and what it waits for there."""
-
-    worker_id: int
-    thread: int
-    """Its id, as the kernel numbers it."""
-    line: Line | None
-    """None if its stack could not be read."""
-    state: State
-    address: str
-    """Of the backend or name server, as in `ss`; empty if it waits for none, or if unknown."""
-    part: float
-    """How much of the thread is in this state, as far as is known: the parts of a thread are 1 together."""
-    inside: Line | None = None
-    """Where it is in a function in which threads of its worker wait for a lock, or did a moment ago; None if its stack
-    has no such function."""
-
-
-class CodeLook(Struct, frozen=True):
-    """The lines of code that the busy threads of a server are in at one instant."""
-
-    off: str | None = None
-    """Why nothing is known, as a sentence; then there are no sights."""
-    sights: tuple[CodeSight, ...] = ()
-    changed: int = 0
-    """Threads that are left out, because each waited for something else after its stack was read."""
-    seconds: float = 0.0
-    """Of CPU time, for the look."""
 
 
 DEFAULT_MIN_LIFETIME = 10
@@ -718,8 +525,7 @@ class ServerRecord(Struct, frozen=True):
     """Whether an emperor is known to run it."""
     thunder_lock: bool | None = None
     accept_lock_holder: int | None = None
-    """The PID of the process that holds the lock of `thunder-lock`, as uWSGI reports it: it is the one that accepts the
-    next request. None if there is no such lock, or nobody holds it."""
+    """By uWSGI, the PID of the process that holds `thunder-lock`, and so accepts the next request; None for nobody."""
     caches: tuple[CacheRecord, ...] = ()
     spoolers: tuple[SpoolerRecord, ...] = ()
     processes_off: str | None = None

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 from msgspec.structs import replace
 
-from tests.analysis.judging import change_workers, describe, findings_by_code, idle, judge, said, severity
+from tests.analysis.judging import change_workers, describe, findings_by_code, idle, judge, severity
 from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.findings import Finding, clients
@@ -38,36 +38,6 @@ def test_clients_that_leave_while_their_requests_wait():
     assert finding.settings == (("listen", 22),), "16/s in 0.8 of two seconds, without the time in service"
     for other in (late(480), late(960, queue=1.0)):
         assert (other["clients_left"].kind, other["clients_left"].settings) == (clients.LEFT_EARLY, ())
-
-
-@pytest.mark.parametrize(
-    ("answered", "busy", "expected"), [(2, 5.0, None), (3, 5.0, "info"), (3, 240.0, "warning"), (9, 5.0, "info")]
-)
-def test_work_after_the_response(answered, busy, expected):
-    """Clients have their response, and requests go on: half of those in service, and three. It matters where threads
-    are scarce; clients that leave with their response did not leave too early."""
-    server = Server(processes=1, threads=4)
-    server.busy(4)
-    of = window(60.0, worker(1, 500, each=busy / 500, busy=busy))
-    found = judge(of, replace(describe(server), answered=answered))
-    assert severity(found, "works_after_response") == expected
-    assert "clients_left" not in found
-
-
-@pytest.mark.parametrize(
-    ("place", "agreed", "raised", "expected"),
-    [
-        ("OSError ENOSPC at shop/views.py:12", 5, 100, (clients.NO_SPACE, "warning")),
-        ("OSError ENOSPC at shop/views.py:12", 5, 1990, (clients.NO_SPACE, "critical")),
-        ("OSError ENOSPC at shop/views.py:12", 0, 100, (clients.RAISE, "warning")),  # anybody may write such a line
-        ("OSError ENOENT at shop/views.py:12", 5, 1990, (clients.MOST_RAISE, "critical")),
-        ("OSError ENOSPC at shop/views.py:12", 5, 1, (clients.RAISE_FEW, "info")),
-    ],
-)
-def test_exceptions_of_a_full_disk(place, agreed, raised, expected):
-    """By the log, most exceptions are about it: space comes first, not the last deploy."""
-    record = describe(log=LogRecord(messages={"traceback": LogMessage(5, agreed, place=place)}))
-    assert said(judge(replace(idle(), exceptions=raised), record), "exceptions") == expected
 
 
 def answered(

@@ -9,7 +9,8 @@ from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.findings import Finding, first_act, load
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.cpus import Throttling, UsableCpus
-from uwsgi_headroom.record import Destination, Quota, RoleUse
+from uwsgi_headroom.record import Destination, Quota
+from uwsgi_headroom.surroundings import RoleUse
 
 
 @pytest.mark.parametrize(

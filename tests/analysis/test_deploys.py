@@ -13,8 +13,8 @@ from uwsgi_headroom.analysis.deploys import explanation
 from uwsgi_headroom.analysis.deploys.explanation import DeployPart, describe, describe_room, describe_usual
 from uwsgi_headroom.analysis.deploys.judgement import Batch, DeployChange, Judgement, Sides, find_usual, is_usual, judge
 from uwsgi_headroom.analysis.deploys.spread import Amounts, compare, find_boundary, from_normal
+from uwsgi_headroom.code_look import Line
 from uwsgi_headroom.history.window import CodeWindow, LineUse, WaitWindow
-from uwsgi_headroom.record import Line
 
 Make = Callable[[Random], Batch]
 

@@ -95,6 +95,13 @@ def test_without_addresses_the_names_remain():
     assert divide({}, {}, {}, {"cpu": 1.0}, {}) == ()
 
 
+def test_one_of_two_hosts_does_not_answer():
+    """The part that goes into connections is that of all hosts with one name."""
+    hosts = {backend("10.0.0.5:5432"): 1.0, backend("10.0.0.6:5432", connecting=True): 3.0}
+    (found,) = divide(hosts, {}, {"orders": "*:5432"}, {"backend": 4.0}, None)
+    assert (found.label, found.connecting) == ("orders", 0.75)
+
+
 def figures(name: str, threads: float, *, connecting: float = 0.0, dns: bool = False) -> DestinationFigures:
     return DestinationFigures("dns" if dns else "backend", name, "", threads, threads / 10, None, connecting)
 

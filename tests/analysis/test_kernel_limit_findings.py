@@ -10,7 +10,7 @@ from uwsgi_headroom.analysis.findings import Finding
 from uwsgi_headroom.kernel.facts import Memories
 from uwsgi_headroom.kernel.memory import AvailableMemory, Source, WorkerMemory
 from uwsgi_headroom.reading import describe_memory
-from uwsgi_headroom.record import FullDisk
+from uwsgi_headroom.surroundings import FullDisk
 
 MB = 1_000_000
 
@@ -47,15 +47,6 @@ def test_full_file_systems(disks, titles):
     found = judge(idle(), describe(setup=replace(setup(), full_disks=disks)))
     assert [each.title for code, each in found.items() if code == "disk_full"] == titles
     assert not any("/" in "".join(each.public) for each in found.values() if each.code == "disk_full")
-
-
-@pytest.mark.parametrize(("raised", "expected"), [(100, "warning"), (1990, "critical")])
-def test_a_full_disk_comes_before_exceptions(raised, expected):
-    """Where most requests fail, a deploy is the second thing to look at."""
-    record = describe(setup=replace(setup(), full_disks=(FullDisk("directory", "/srv", 0, False),)))
-    found = judge(replace(idle(), exceptions=raised), record)
-    assert next(iter(found.items()))[0] == "disk_full"
-    assert severity(found, "disk_full") == severity(found, "exceptions") == expected
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from uwsgi_headroom.analysis.littles_law import (
     compute_flow,
     judge_waiting,
     longest_service,
-    queue_wait,
     waiting_clause,
 )
 from uwsgi_headroom.record import Backlog
@@ -42,6 +41,10 @@ from uwsgi_headroom.record import Backlog
         (window(60, worker(1, 10, busy=30.0), observed=30), {"observed": 1}),
         (window(60, worker(1, 600, busy=0.0), observed=0, socket=0.0), {"observed": None, "littles_law": 1}),
         (window(60, worker(1, 600, busy=0.0), observed=0, socket=0.0), {"queue_wait": None}),
+        # The wait is a mean over all requests, of all sockets; the length of a queue is over observed time.
+        (window(60, worker(1, 600), one=60.0, two=120.0), {"queue_wait": 0.3}),
+        (window(60, worker(1, 0), one=60.0, two=120.0), {"queue_wait": None}),
+        (window(60, worker(1, 600), observed=20, socket=100.0), {"queue_wait": 5 / 10}),
     ],
 )
 def test_figures_of_a_window(of, expected):
@@ -70,20 +73,6 @@ def test_requests_that_nobody_counts(of, left, full, waiting, service):
     flow = compute_flow(uncounted)
     assert judge_waiting(flow) == waiting
     assert longest_service(flow, uncounted) == (service and pytest.approx(service))
-
-
-@pytest.mark.parametrize(
-    ("of", "requests", "wait"),
-    [
-        (window(60, worker(1, 600), one=60.0, two=120.0), 600, 0.3),  # of all sockets
-        (window(60, worker(1, 600), one=60.0, two=120.0), 0, None),
-        # The queue's mean length is over observed time; requests are over the whole window.
-        (window(60, worker(1, 600), observed=20, socket=100.0), 600, 5 / 10),
-    ],
-)
-def test_queue_wait(of, requests, wait):
-    """It is a mean over all requests."""
-    assert queue_wait(of, requests) == (wait and pytest.approx(wait))
 
 
 def test_queue_wait_is_exact_on_a_queue():
@@ -119,7 +108,7 @@ def test_a_wait_in_a_stall_is_no_longer_than_the_stall(stalls_at):
     area = sum(end - at for at in waiting)
     row = window(end, worker(1, len(served), busy=4 * (end - stalls_at)), socket=area)
     flow = compute_flow(row, {"socket": Backlog(len(waiting), 1000, None)})
-    law = queue_wait(row, len(served))
+    law = compute_flow(row).queue_wait
     if len(served) >= STEADY * len(waiting):
         assert (flow.queue_wait, flow.wait_is_floor) == (law, False)
         return
@@ -163,16 +152,10 @@ def test_a_queue_that_moves(requests, area, queues, wait):
 )
 def test_without_counts_the_wait_is_that_of_requests_seen_in_the_queue(lists, left, timed, seconds, expected):
     """Without uWSGI's stats, no rate is known: the wait of those that were seen to leave a queue is."""
-    of = replace(
-        window(60, worker(1, 0, busy=240.0), socket=240.0),
-        is_counted=False,
-        queue_lists=lists,
-        queue_left=left,
-        queue_left_timed=timed,
-        queue_left_seconds=seconds,
-    )
+    of = replace(window(60, worker(1, 0, busy=240.0), socket=240.0), is_counted=False, queue_lists=lists)
+    of = replace(of, queue_left=left, queue_left_timed=timed, queue_left_seconds=seconds)
     flow = compute_flow(of, {"socket": Backlog(4, 100, None)})
-    assert (flow.queue_wait, flow.wait_is_floor) == (pytest.approx(expected[0]) if expected[0] else None, expected[1])
+    assert (flow.queue_wait, flow.wait_is_floor) == (expected[0] and pytest.approx(expected[0]), expected[1])
 
 
 def test_requests_that_wait_while_none_is_served_are_blocked():

@@ -12,7 +12,8 @@ from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import collect_findings, correct_headroom
 from uwsgi_headroom.analysis.verdict import verdict_sentence
 from uwsgi_headroom.history.window import Window
-from uwsgi_headroom.record import Blocker, LoopUse, SharedConnection, State, Waits
+from uwsgi_headroom.record import Blocker, LoopUse, State, Waits
+from uwsgi_headroom.surroundings import SharedConnection
 
 SATURATION = Saturation("", few=1.0, few_seconds=0.05, low=13.0, many=12.0, many_seconds=0.3, high=38.0)
 """Of a backend that most of 16 threads wait for at 38 requests a second."""

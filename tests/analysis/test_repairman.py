@@ -1,7 +1,6 @@
 """The closed form agrees with queueing theory where that is exact, and with a simulation of requests elsewhere."""
 
 import random
-from collections.abc import Callable
 from itertools import pairwise
 from statistics import fmean
 
@@ -13,21 +12,14 @@ from uwsgi_headroom.analysis.repairman import Model, find_times, flow_equivalent
 from uwsgi_headroom.analysis.usable import erlang_wait
 
 
-def closed_throughput(customers: int, demand: float, delay: float) -> float:
-    """Cycles per second of so many customers that alternate between one server (seconds `demand`) and a delay."""
-    return closed_throughput_of_servers(customers, demand, delay, lambda _present: 1.0)
-
-
-def closed_throughput_of_servers(customers: int, demand: float, delay: float, rate: Callable[[int], float]) -> float:
-    """The same for a station that works at `rate(n)` with n customers present: min(n, c) for c servers."""
-    probabilities = [1.0]  # of 0, 1, ... customers at the station
+def closed_throughput(customers: int, demand: float, delay: float, servers: float = 1.0) -> float:
+    """Cycles per second of so many customers that alternate between servers (seconds `demand`) and a delay."""
+    probabilities = [1.0]  # of 0, 1, ... customers at the servers
     throughput = 0.0
     for present in range(1, customers + 1):
-        time = demand * sum(
-            (number + 1) / rate(number + 1) * probability for number, probability in enumerate(probabilities)
-        )
-        throughput = present / (delay + time)
-        rest = [throughput * demand / rate(number + 1) * each for number, each in enumerate(probabilities)]
+        likely = list(enumerate(probabilities, 1))
+        throughput = present / (delay + demand * sum(number / min(number, servers) * each for number, each in likely))
+        rest = [throughput * demand / min(number, servers) * each for number, each in likely]
         probabilities = [max(0.0, 1 - sum(rest)), *rest]
     return throughput
 
@@ -47,7 +39,7 @@ def test_one_interpreter(threads):
 @pytest.mark.parametrize("cpus", [0.5, 1, 2, 4, 8])
 def test_workers_with_one_thread_share_the_cpus(cpus):
     """Eight single-threaded workers and c CPUs are a station of c servers and a delay."""
-    exact = closed_throughput_of_servers(8, 0.2, 0.3, lambda present: min(present, cpus))
+    exact = closed_throughput(8, 0.2, 0.3, cpus)
     assert flow_equivalent(Model(0.2, 0.3, cpus), 8, 1)[-1][0] == pytest.approx(exact, rel=0.04)
 
 
@@ -112,8 +104,7 @@ def test_the_simulation_has_the_throughput_of_mean_value_analysis():
     assert full.throughput == pytest.approx(closed_throughput(4, 0.2, 0.6), rel=0.03)
     work = Work(locked=0.2, unlocked=0.0, waiting=0.3, factors=EXPONENTIAL)
     full = Simulation(System(processes=8, threads=1, cpus=2), work, 1).run(4000, warm_up=1000)
-    exact = closed_throughput_of_servers(8, 0.2, 0.3, lambda present: float(min(present, 2)))
-    assert full.throughput == pytest.approx(exact, rel=0.03)
+    assert full.throughput == pytest.approx(closed_throughput(8, 0.2, 0.3, 2), rel=0.03)
 
 
 def test_the_simulation_has_erlangs_queue():

@@ -11,11 +11,12 @@ from tests.support.simulated_server import EPOCH, Server
 from tests.support.windows import the_example, window, worker
 from uwsgi_headroom.analysis.findings import Finding
 from uwsgi_headroom.analysis.routes import compute_routes, describe_route, find_ages
+from uwsgi_headroom.code_look import CodeLook, CodeSight, Line
 from uwsgi_headroom.history.code_time import CodeHistory
 from uwsgi_headroom.history.response_times.bins import share_bins
 from uwsgi_headroom.history.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.history.window import RouteWindow, Window
-from uwsgi_headroom.record import CodeLook, CodeSight, Line, ServerRecord, State
+from uwsgi_headroom.record import ServerRecord, State
 from uwsgi_headroom.routes import ServedRoutes
 
 WINDOW = RouteWindow(10.0, {"other": 20.0, "GET /a": 19.0, "POST /export": 61.0})

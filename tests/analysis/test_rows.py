@@ -113,7 +113,8 @@ ROW = Kind(
 def test_a_finding_of_a_row():
     """Who may only scrape reads no path and no PID. A block can leave out how long requests wait."""
     found = ROW.found(
-        known={"id": 3, "wait": "requests wait 2.0 s"},
+        None,
+        {"id": 3, "wait": "requests wait 2.0 s", "other": "row"},
         place=Private("shop/a.py", "a file"),
         pid=Private("77", "PID"),
         worker_id=3,
@@ -142,7 +143,7 @@ def test_reasons_for_a_worse_severity(worse, found, title):
 def test_facts_are_those_of_the_row(facts):
     """One too many, or too few, is an error of the rule."""
     with pytest.raises(TypeError, match=r"stuck: .'(wait|more)'"):
-        ROW.found(id=3, place="a", pid=7, **facts)
+        ROW.found(None, {"other": "row"}, id=3, place="a", pid=7, **facts)
 
 
 MEASURED = {"amount", "bytes", "duration", "factor", "fine_percent", "mean", "percent", "rate", "times"}

@@ -4,7 +4,8 @@ import pytest
 from msgspec.structs import fields, replace
 
 from tests.analysis.judging import describe, idle, judge, setup
-from uwsgi_headroom.analysis.settings import RULES, Seen, make_case, review
+from uwsgi_headroom.analysis.setting_facts import Seen, make_case
+from uwsgi_headroom.analysis.settings import RULES, review
 from uwsgi_headroom.kernel.options import NAMES
 from uwsgi_headroom.record import Options
 

@@ -12,7 +12,6 @@ from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.advice import advise_capacity
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings import Finding
 from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.sizing import count_needed_threads, more_processes, more_threads
 from uwsgi_headroom.analysis.usable import erlang_wait
@@ -243,18 +242,6 @@ def test_a_server_without_workers_has_no_step_that_fails():
 
 
 HIDDEN = Waits(off=WHO_MAY_KNOW, needs_right=True)
-STATS = "unix:///run/uwsgi/shop.stats"
-
-
-def full(threads: int = 8, *, load: float = 0.01, **more: object) -> Window:
-    """A minute of four workers whose threads are all in service, while requests wait. load: of each interpreter."""
-    rows = (worker(number, 1200, cpu=60 * load, busy=60.0 * threads) for number in range(1, 5))
-    return window(60, *rows, **{"app.sock": 60 * 30.0}, **more)
-
-
-def judged(of: Window, waits: Waits | None = HIDDEN, *, threads: int = 8, **known: object) -> dict[str, Finding]:
-    server = Server(processes=4, threads=threads, cpus=8.0)
-    return findings_by_code(of, server, **{"waits": waits, "address": STATS, **known})
 
 
 @pytest.mark.parametrize(
@@ -269,4 +256,6 @@ def judged(of: Window, waits: Waits | None = HIDDEN, *, threads: int = 8, **know
 def test_the_command_can_be_pasted(address, argument):
     """A socket's name, which others may have chosen, is quoted for the shell. Where the address is not known in full,
     as in a review of history, the command checks all servers of the host."""
-    assert f"check {argument}` on uWSGI's host" in judged(full(), address=address)["saturation"].change
+    full = window(60, *(worker(number, 1200, cpu=0.6, busy=480.0) for number in range(1, 5)), **{"app.sock": 1800.0})
+    found = findings_by_code(full, Server(processes=4, threads=8, cpus=8.0), waits=HIDDEN, address=address)
+    assert f"check {argument}` on uWSGI's host" in found["saturation"].change

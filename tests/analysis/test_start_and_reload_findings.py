@@ -154,12 +154,3 @@ def test_handlers_of_signals_take_threads(seconds, queued, factor, expected):
     assert severity(found, "signal_handlers") == expected
     assert left == pytest.approx(factor)
     assert not expected or [harm.code for harm in found["signal_handlers"].harms] == ["queue_wait"] * (queued > 0)
-
-
-def test_handlers_beside_coroutines():
-    """A handler is one more coroutine, and takes no place of a request."""
-    record = describe(WorkerRecord(1, "accepting", 4, pid=4001), setup=judging.setup("async", complete=True))
-    made = replace(window(20, worker(1, 1000, each=0.01, busy=10.0)), handler_seconds=20.0)
-    figures = figures_of(made, record)
-    assert "signal_handlers" not in {finding.code for finding in collect_findings(figures)}
-    assert figures.headroom.by_limit["threads"] == pytest.approx(8.0)

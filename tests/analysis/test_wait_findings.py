@@ -14,7 +14,8 @@ from uwsgi_headroom.analysis.findings import waits as wait_rows
 from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.what_if.measured import CannotPredictError, measure_server
 from uwsgi_headroom.history.window import Window
-from uwsgi_headroom.record import LockHolder, SharedConnection, State, Waits
+from uwsgi_headroom.record import LockHolder, State, Waits
+from uwsgi_headroom.surroundings import SharedConnection
 from uwsgi_headroom.words.formats import rate
 
 WAITS = {

@@ -8,7 +8,8 @@ from tests.analysis.judging import AT, describe, figures_of, said, setup
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.findings import collect_findings, correct_headroom, way_in
 from uwsgi_headroom.analysis.verdict import say_verdict
-from uwsgi_headroom.record import LogRecord, Refusal, Rival, Sharer, Way, WaysIn, WebError, WebLine
+from uwsgi_headroom.record import LogRecord
+from uwsgi_headroom.surroundings import Refusal, Rival, Sharer, Way, WaysIn, WebError, WebLine
 
 PATH = "/run/app.sock"
 NAMED = (WebLine(PATH, "/etc/nginx/nginx.conf", 12, "uwsgi_pass", "uwsgi"),)

@@ -3,44 +3,11 @@
 import pytest
 from msgspec.structs import replace
 
-from tests.analysis.judging import describe, findings_by_code, judge, row, setup
+from tests.analysis.judging import describe, judge, setup
 from tests.support.simulated_server import EPOCH, Server
 from tests.support.windows import window, worker
-from uwsgi_headroom.analysis.findings import Finding, recycling
-from uwsgi_headroom.history.window import Window
+from uwsgi_headroom.analysis.findings import Finding
 from uwsgi_headroom.record import LogMessage, LogRecord
-
-
-def recycled(respawns: int, requests: int, up: float, queue: float = 0.0) -> Window:
-    """A minute of four workers, each with this many respawns and requests, and up for this many seconds."""
-    rows = (worker(number, requests, busy=6.0, up=up, respawns=respawns) for number in range(1, 5))
-    return window(60, *rows, app=queue)
-
-
-@pytest.mark.parametrize(
-    ("most", "of", "expected"),
-    [
-        (8, recycled(12, 100, 58.0), "warning"),  # a new worker for every eight requests
-        (200, recycled(6, 1250, 58.0), None),  # the cost is negligible
-        (200, recycled(6, 1250, 48.0), "warning"),  # it costs a fifth of the capacity
-        (5, recycled(30, 150, 30.0, 5400.0), "critical"),  # and requests wait for it
-        (5000, recycled(6, 1250, 48.0), None),  # other reasons end them
-    ],
-)
-def test_recycling_that_costs(most, of, expected):
-    """A `max-requests` that is too low is reported as the cause, before its consequences. An hour's is enough."""
-    found = findings_by_code(of, setup=setup(max_requests=most, min_worker_lifetime=1, complete=True))
-    if expected is None:
-        assert row(found, "respawn_loop") is not recycling.LIMIT_TOO_LOW
-        return
-    first, finding = next(iter(found.items()))
-    ((option, enough),) = finding.settings
-    assert (first, option) == ("respawn_loop", "max-requests")
-    assert (finding.kind, finding.severity) == (recycling.LIMIT_TOO_LOW, expected)
-    assert enough >= 60 * of.workers[0].requests
-    assert "workers_missing" not in found
-    assert of.workers[0].up_seconds > 50 or not any("Raise `processes`" in each.change for each in found.values())
-
 
 IN_ORDER, AT_ONCE = (950, 953, 956, 959), (950, 950, 951, 950)
 CRASH = LogRecord(messages={"segmentation_fault": LogMessage(4, 4)})

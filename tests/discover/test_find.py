@@ -17,7 +17,8 @@ from tests.support.other_namespaces import as_nobody, as_root
 from tests.support.real_uwsgi import APP, accepts, bare, free_port, uwsgi, uwsgi_binary, wait_until
 from uwsgi_headroom import discover
 from uwsgi_headroom.arguments.commands import make_command_line
-from uwsgi_headroom.discover import FoundMaster, find, report
+from uwsgi_headroom.discover import find, report
+from uwsgi_headroom.discover.find import FoundMaster
 from uwsgi_headroom.discover.report import choose_names, render_report
 from uwsgi_headroom.discover.steps import list_options
 from uwsgi_headroom.errors import HeadroomError

@@ -22,8 +22,9 @@ from msgspec.structs import force_setattr, replace
 
 from tests.support.other_namespaces import NOBODY, as_root
 from tests.support.real_uwsgi import APP, Uwsgi, accepts, bare, free_port, wait_until
-from uwsgi_headroom.discover import FoundMaster, find_masters, steps
 from uwsgi_headroom.discover import launch as launching
+from uwsgi_headroom.discover import steps
+from uwsgi_headroom.discover.find import FoundMaster, find_masters
 from uwsgi_headroom.discover.launch import Ids, Launch, Unit, read_launch
 from uwsgi_headroom.discover.report import run
 from uwsgi_headroom.discover.steps import Plan, Scraper, find_harm, find_reader, plan, plan_reader

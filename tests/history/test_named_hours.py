@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from tests.history.watched import Watched
 from tests.support.simulated_server import Server
 from tests.support.windows import window
+from uwsgi_headroom.code_look import OUTSIDE, CodeLook, CodeSight, Line
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
 from uwsgi_headroom.history import named_hours
 from uwsgi_headroom.history.code_time import MOST_IN_SLICE, MOST_SERIES, OTHER, CodeHistory, CodePlace
@@ -19,7 +20,7 @@ from uwsgi_headroom.history.named_hours import OTHERS, DestinationHour, RouteHou
 from uwsgi_headroom.history.totals import RouteTotals, copy_totals
 from uwsgi_headroom.history.window import RouteWindow
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.record import OUTSIDE, STATES, CodeLook, CodeSight, Destination, Line, State, Waits
+from uwsgi_headroom.record import STATES, Destination, State, Waits
 from uwsgi_headroom.routes import ServedRoutes
 
 NAMES = ("other", "GET /a", "POST /b")
@@ -258,7 +259,7 @@ def test_series_are_few_and_stay():
         seen = [sight(name, number=second) for name in chance.choices(names, weights, k=10)]
         history.add(float(second), look(*seen), LONGEST_STEP)
         if second >= 1200 and second % 60 == 0:
-            places.append({place for place in history.totals.seconds if not place.is_rest})
+            places.append({place for place in history.totals.seconds if place.file})
     assert {f"f{place}" for place in range(8)} <= {place.function for place in places[-1]}
     new = [len(after - before) for before, after in pairwise(places)]
     assert sum(new) <= 0.2 * len(new), "a series in five minutes"

@@ -10,7 +10,7 @@ from tests.kernel.trees import TREES, write_files
 from tests.support.clock import MovableClock
 from tests.support.other_namespaces import as_root, in_child
 from uwsgi_headroom.kernel.cgroups import LONGEST_SECONDS, Cgroups, Mounts, find_cgroups, read_task_limit
-from uwsgi_headroom.record import Tasks
+from uwsgi_headroom.surroundings import Tasks
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_each_controller_has_its_own_version(tmp_path):
     ],
 )
 def test_a_cgroup_is_below_the_root_of_a_mount(tmp_path, mount_root, path, levels):
-    """It shows those below it, and none whose name only begins like its own."""
+    """It shows those below it, by the names of the kernel, and none whose name only begins like its own."""
     top, mount = tmp_path / "sys/fs/cgroup", f"35 24 0:30 {mount_root} /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
     write_files(tmp_path, {"proc/4242/cgroup": f"0::{path}\n", "proc/self/mountinfo": mount})
     write_files(top, {f"{shown}cgroup.procs": "" for shown in ("", "app/", "worker/", "neighbour/", "2/", "-2/")})
@@ -62,6 +62,7 @@ def test_a_cgroup_is_below_the_root_of_a_mount(tmp_path, mount_root, path, level
     else:
         cgroups = find_cgroups(4242, "cpu", tmp_path)
         assert [Path(folder) for folder in cgroups.folders] == [top / level for level in levels]
+        assert list(cgroups.names) == [os.path.join(mount_root, level).rstrip("/") or "/" for level in levels]
 
 
 def test_the_list_is_that_of_the_kernel():
@@ -119,5 +120,5 @@ def test_the_limit_of_processes_and_threads(tmp_path, service, slice_, limit):
     }
     folder = "sys/fs/cgroup/web.slice"
     write_files(tmp_path, files | tasks(folder, *slice_) | tasks(f"{folder}/uwsgi.service", *service))
-    assert read_task_limit(7, root=tmp_path) == limit
-    assert read_task_limit(8, root=tmp_path) is None
+    assert read_task_limit(7, {}, root=tmp_path) == limit
+    assert read_task_limit(8, {}, root=tmp_path) is None

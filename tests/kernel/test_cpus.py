@@ -14,7 +14,6 @@ from tests.kernel.trees import TICKS, TREES, KernelTree, write_files
 from tests.support.clock import MovableClock
 from tests.support.other_namespaces import as_root
 from uwsgi_headroom.kernel import cpus as module
-from uwsgi_headroom.kernel.cgroups import Cgroups, name_levels
 from uwsgi_headroom.kernel.cpus import CpuTimes, GroupQuota, MachineCpu, ServerCpu, UsableCpus, read_usable_cpus
 from uwsgi_headroom.record import Quota
 
@@ -296,8 +295,8 @@ def cpus(*groups: Group) -> UsableCpus:
 @pytest.mark.parametrize(
     ("text", "counts"),
     [
-        (THROTTLED_V2.format(100, 43, 1_500_000), module.Counts(100, 43, 1.5)),
-        (THROTTLED_V1.format(100, 43, 1_500_000_000), module.Counts(100, 43, 1.5)),
+        (THROTTLED_V2.format(100, 43, 1_500_000), module.Counts(43, 100, 1.5)),
+        (THROTTLED_V1.format(100, 43, 1_500_000_000), module.Counts(43, 100, 1.5)),
         ("usage_usec 900\n", None),  # the cpu controller is not enabled there
         ("nr_periods many\nnr_throttled 1\nthrottled_usec 1\n", None),
         ("", None),
@@ -337,10 +336,3 @@ def test_a_cgroup_that_was_made_anew_adds_nothing(tmp_path):
     ):
         group.count(*figures)
         assert counts.read(cpus(group)) == module.Throttling(Quota("/app", 1.0, 4), *expected)
-
-
-def test_levels_have_the_names_of_the_kernel():
-    """The top of a mount may be the root or any cgroup: a container sees its own as `/`."""
-    assert name_levels(Cgroups(2, ("/cg", "/cg/a", "/cg/a/b"), "/a/b")) == ["/", "/a", "/a/b"]
-    assert name_levels(Cgroups(2, ("/cg", "/cg/b"), "/a/b")) == ["/a", "/a/b"]
-    assert name_levels(Cgroups(1, ("/cg",), "/")) == ["/"]

@@ -299,10 +299,10 @@ def by_pid(*processes: WorkerProcess) -> dict[int, WorkerProcess]:
 def test_unique_memory(tmp_path, more, kilobytes):
     """Private pages, clean and dirty, and those of hugetlbfs; a file without private pages is an error, not 0."""
     write_rollup(tmp_path, 7, 116, more)
-    assert module.read_unique_bytes(7, tmp_path) == kilobytes * KB
+    assert module.walk(7, tmp_path)[0] == kilobytes * KB
     write_files(tmp_path, {"proc/7/smaps_rollup": "Rss: 10 kB\nPrivate_Clean: 1 kB\n"})
     with pytest.raises(ValueError, match="no private pages"):
-        module.read_unique_bytes(7, tmp_path)
+        module.walk(7, tmp_path)
 
 
 def test_one_worker_a_minute_the_largest_first(tmp_path):

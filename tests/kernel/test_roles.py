@@ -1,11 +1,13 @@
-"""uWSGI's processes that are no workers, on a real uWSGI, and on processes of this test."""
+"""uWSGI's processes that are no workers, on a real uWSGI, and on processes of this test; the tasks of spoolers."""
 
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Hashable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -13,11 +15,15 @@ from tests.kernel.contained import snapshot_of, started
 from tests.support.clock import MovableClock
 from tests.support.other_namespaces import as_nobody, as_root
 from tests.support.real_uwsgi import Uwsgi, free_port, uwsgi, wait_until
+from tests.support.simulated_server import Server
 from uwsgi_headroom.kernel import procfs, roles
+from uwsgi_headroom.kernel.aside import Direct, NotYetError, PausedError
 from uwsgi_headroom.kernel.processes import list_children
-from uwsgi_headroom.kernel.roles import FIRST_SECONDS, LOOK_SECONDS, Roles, list_roles
+from uwsgi_headroom.kernel.roles import FIRST_SECONDS, LOOK_SECONDS, Roles, Spools, list_roles
 from uwsgi_headroom.kernel.shared_connections import SharedConnections
-from uwsgi_headroom.record import Role, RoleUse
+from uwsgi_headroom.stats import Snapshot
+from uwsgi_headroom.stats.raw import Spooler
+from uwsgi_headroom.surroundings import Role, RoleUse
 
 
 def look(server: Uwsgi, reader: Roles) -> dict[Role, RoleUse]:
@@ -152,3 +158,86 @@ def test_a_bounded_number_of_processes(monkeypatch):
             child.kill()
             child.wait()
     assert Roles().read(2**22 + 1, [], []) == ()
+
+
+T = TypeVar("T")
+
+
+def with_spoolers(*directories: str) -> Snapshot:
+    snapshot = Server().read(0.0).snapshot
+    return snapshot.__class__(
+        **{name: getattr(snapshot, name) for name in snapshot.__struct_fields__ if name != "spoolers"},
+        spoolers=tuple(Spooler(directory=directory, tasks=1) for directory in directories),
+    )
+
+
+def add_tasks(folder: Path, number: int, first: int = 0) -> None:
+    folder.mkdir(exist_ok=True)
+    for place in range(first, first + number):
+        (folder / f"uwsgi_spoolfile_on_host_1_{place}").touch()
+
+
+def count_tasks(*directories: str) -> list[int | None]:
+    found = Spools().read(os.getpid(), with_spoolers(*directories), 0.0)
+    return [found.get(directory) for directory in directories]
+
+
+def test_tasks_are_counted(tmp_path, monkeypatch):
+    """With those of priorities, without other files and tasks for later. Names are below the master's directory."""
+    monkeypatch.chdir(tmp_path.parent)
+    add_tasks(tmp_path, 3)
+    add_tasks(tmp_path / "10", 2)
+    add_tasks(tmp_path / "other", 5)
+    (tmp_path / "notes").touch()
+    later = tmp_path / "uwsgi_spoolfile_on_host_later"
+    later.touch()
+    os.utime(later, (time.time() + 3600, time.time() + 3600))
+    assert count_tasks(str(tmp_path), tmp_path.name) == [5, 5]
+
+
+@pytest.mark.parametrize("name", ["", "/no/such", "/etc/passwd", "/a\0b", "../" * 2000, "/proc/1/root\n"])
+def test_of_a_name_that_cannot_be_listed_nothing_is_known(name):
+    assert count_tasks(name) == [None]
+
+
+def test_tasks_are_counted_seldom(tmp_path):
+    add_tasks(tmp_path, 1)
+    asked, snapshot = Spools(), with_spoolers(str(tmp_path))
+    first = asked.read(os.getpid(), snapshot, 0.0)
+    add_tasks(tmp_path, 1, first=1)
+    assert asked.read(os.getpid(), snapshot, 9.9) is first
+    assert asked.read(os.getpid(), snapshot, 10.0) == {str(tmp_path): 2}
+    assert asked.read(os.getpid(), with_spoolers("/no/such"), 10.1) == {}
+
+
+class Late(Direct):
+    """Answers the first questions late, then never."""
+
+    def __init__(self, *errors: OSError) -> None:
+        self.errors = list(errors)
+
+    def ask(self, question: Callable[..., T], *arguments: Hashable) -> T:
+        if self.errors:
+            raise self.errors.pop(0)
+        return question(*arguments)
+
+
+def test_a_directory_that_does_not_answer_is_not_asked_again_at_once(tmp_path):
+    (tmp_path / "uwsgi_spoolfile_on_a").touch()
+    snapshot = with_spoolers(str(tmp_path))
+    late = Spools(Late(NotYetError(), NotYetError()))
+    assert [late.read(os.getpid(), snapshot, now) for now in (0.0, 0.2, 0.4)] == [{}, {}, {str(tmp_path): 1}]
+    never = Spools(Late(PausedError("hung")))
+    assert [never.read(os.getpid(), snapshot, now) for now in (0.0, 9.9, 10.0)] == [{}, {}, {str(tmp_path): 1}]
+
+
+def test_bounds_of_what_is_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(roles, "MOST_ENTRIES", 10)
+    asked: list[str] = []
+    monkeypatch.setattr(
+        roles, "_count_in", lambda pid, name, real=roles._count_in: (asked.append(name), real(pid, name))[1]
+    )
+    add_tasks(tmp_path, 20)
+    many = [str(tmp_path), *(str(tmp_path / str(number)) for number in range(100))]
+    assert Spools().read(os.getpid(), with_spoolers(*many), 0.0) == {str(tmp_path): 10}
+    assert len(asked) == roles.MOST_DIRECTORIES

@@ -1,8 +1,13 @@
-"""The setup of real servers, how often it is read, whether cores are threads, and where the log is."""
+"""The setup of real servers, how often it is read, whether cores are threads, where the log is, and disks.
+
+File systems without room are as statvfs(2) would describe them; the mounts and files are this process's own.
+"""
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,7 +18,14 @@ from uwsgi_headroom import stats
 from uwsgi_headroom.kernel import setup
 from uwsgi_headroom.kernel.backlogs import are_mapped
 from uwsgi_headroom.kernel.host import Host
-from uwsgi_headroom.kernel.setup import SetupReader, find_concurrency_kind, find_log_file, read_somaxconn
+from uwsgi_headroom.kernel.setup import (
+    SetupReader,
+    count_metrics_files,
+    find_concurrency_kind,
+    find_full_disks,
+    find_log_file,
+    read_somaxconn,
+)
 from uwsgi_headroom.record import UNKNOWN, Options, Setup
 from uwsgi_headroom.source import Answer
 from uwsgi_headroom.stats import Snapshot
@@ -212,3 +224,58 @@ def test_the_output_of_a_unit_goes_to_the_journal(tmp_path, monkeypatch):
     assert find_log_file(7, Options(), proc=proc) == "journal:shop.service"
     monkeypatch.setattr(setup, "_HAS_JOURNAL", tmp_path / "nowhere")
     assert find_log_file(7, Options(), proc=proc) == ""
+
+
+MB = 1_000_000
+ROOM = {"f_frsize": 1, "f_blocks": 1000 * MB, "f_files": 1000, "f_flag": 0}
+
+
+def give(free: int, inodes: int = 10, **more: int) -> Callable[[str], SimpleNamespace]:
+    left = dict.fromkeys(("f_bfree", "f_bavail"), free) | dict.fromkeys(("f_ffree", "f_favail"), inodes)
+    return lambda _: SimpleNamespace(**ROOM | left | more)
+
+
+@pytest.mark.parametrize(
+    ("statvfs", "expected"),
+    [
+        (give(4 * MB), []),
+        (give(4 * MB - 1), [False]),
+        (give(30_000, f_blocks=2 * MB), []),  # a small one
+        (give(0, f_blocks=2 * MB), [False]),
+        (give(900 * MB, 0), [True]),
+        (give(900 * MB, 0, f_files=0), []),  # as of btrfs, which makes them as it needs them
+        (give(0, f_flag=os.ST_RDONLY), []),  # as of an image
+        (give(0, f_blocks=0), []),
+    ],
+)
+def test_what_is_full(monkeypatch, tmp_path, statvfs, expected):
+    """Neither a small file system nor one that nothing is written to is full. The current directory is uWSGI's own."""
+    monkeypatch.setattr(setup.procfs, "read_begin", lambda *_: b"disk / ext4 rw 0 0\n")  # a chroot shows none
+    monkeypatch.setattr(os, "statvfs", statvfs)
+    monkeypatch.chdir(tmp_path)
+    found = [each for each in find_full_disks(os.getpid(), "") if each[0] == "directory"]
+    assert [each[3] for each in found] == expected
+    assert all(each[1] == "/" for each in found)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("counter_123.db", 3), ("gauge_liveall_9.db", 3), ("histogram_1.db", 3), ("orders.db", None)],
+)
+def test_the_files_of_metrics(tmp_path, name, expected):
+    """They are counted in the folder in which a process has one of its own open."""
+    for each in ("counter_1.db", "counter_2.db", name, "counter_2.db"):
+        (tmp_path / each).touch()
+    with open(tmp_path / name, "rb"):
+        assert count_metrics_files(os.getpid()) == ((str(tmp_path), expected) if expected else ("", 0))
+    assert count_metrics_files(os.getpid()) == ("", 0)
+
+
+def test_others_are_never_asked(monkeypatch, tmp_path):
+    def refuse(path: str) -> None:
+        raise AssertionError(path)
+
+    monkeypatch.setattr(setup, "_LOCAL", ())
+    monkeypatch.setattr(os, "statvfs", refuse)
+    assert find_full_disks(os.getpid(), "/var/log/uwsgi.log") == ()
+    assert find_full_disks(2**22 + 1, "") == ()

@@ -15,7 +15,7 @@ from tests.support.clock import MovableClock
 from uwsgi_headroom.kernel import shared_connections
 from uwsgi_headroom.kernel.shared_connections import LOOK_SECONDS, SharedConnections
 from uwsgi_headroom.kernel.waits import descriptors
-from uwsgi_headroom.record import SharedConnection
+from uwsgi_headroom.surroundings import SharedConnection
 
 pytestmark = pytest.mark.usefixtures("patient")
 

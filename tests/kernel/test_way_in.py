@@ -15,12 +15,12 @@ import pytest
 
 from tests.support.real_uwsgi import accepting, accepts, free_port, running, uwsgi, wait_until
 from tests.support.simulated_server import Server
-from uwsgi_headroom.kernel import way_in
+from uwsgi_headroom.kernel import way_in, web_servers
 from uwsgi_headroom.kernel.as_user import Ids, ask_as
 from uwsgi_headroom.kernel.aside import PausedError
 from uwsgi_headroom.kernel.way_in import FIRST_SECONDS, LOOK_SECONDS, WaysInReader, read_ways
-from uwsgi_headroom.record import Way, WaysIn
 from uwsgi_headroom.stats import decode
+from uwsgi_headroom.surroundings import Way, WaysIn
 
 NOBODY = 65534
 
@@ -105,7 +105,7 @@ def test_who_may_name_files_of_the_web_server(monkeypatch):
     asked = []
     monkeypatch.setattr(way_in, "find_lines", lambda _named, web_servers: asked.append(web_servers) or ())
     with subprocess.Popen(["sleep", "60"], user=NOBODY) as other:
-        monkeypatch.setattr(way_in, "_find_web_servers", lambda: (other.pid, os.getpid()))
+        monkeypatch.setattr(way_in, "find_web_servers", lambda: (other.pid, os.getpid()))
         read_ways(os.getpid(), [], frozenset(), came=True, reads_files=True)
         other.kill()
     assert asked == [(os.getpid(),)]
@@ -189,7 +189,7 @@ def test_a_real_nginx():
         for mode, wrapper, refusing, shown in cases:
             os.chmod(path, mode)
             with running([*wrapper, *command], lambda: accepts(f"{folder}/web"), "nginx"):
-                way_in._list_web_servers.cache_clear()
+                web_servers._find_web_servers.cache_clear()
                 wait_until(lambda: any(ids.uid for (_, ids), _ in way_in._list_users()), what="a worker")
                 found = read_ways(os.getpid(), [(path, "uwsgi")], frozenset(), came=False, reads_files=2)
                 refusal = found.ways[0].refusal

@@ -30,7 +30,7 @@ from uwsgi_headroom.analysis.objective import FAST_BURN, SLOW_BURN
 from uwsgi_headroom.analysis.shortages import CPU_FULL, CPU_WAIT
 from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
-from uwsgi_headroom.kernel import disks, processes
+from uwsgi_headroom.kernel import processes, setup
 
 PAGE = "docs/severity.md"
 
@@ -120,7 +120,7 @@ ROWS = {
     "memory_growing": Row("memory of a worker", (*parts.GROWTH, processes.LOW_SECONDS, *parts.LASTS)),
     "few_slow_requests": Row("ten times as slow", (10.0, wait_states.MOSTLY, *limits.TIMED_OUT)),
     "spooler_dies": Row("spooler end", (workers.LOOP[0],)),
-    "disk_full": Row("file system of this host", (*disks.FULL, wait_states.MOSTLY)),
+    "disk_full": Row("file system of this host", (*setup.FULL, wait_states.MOSTLY)),
     "metrics_files": Row("files of metrics", parts.MANY_FILES),
     "address_space_used_up": Row("limit-as", (parts.LITTLE,)),
     "waits_for_files": Row("file system", (wait_states.MOSTLY, waits.USED)),

@@ -122,10 +122,8 @@ def test_findings_are_what_alerts_say():
     row = Kind("request_stuck", "critical", "Worker {id} is stuck.", "It waits for {what}.", act="Restart it.")
     stuck = row.found(id=3, what="é" * 150, worker_id=3)
     plain = Finding("queue_wait", "warning", "Requests wait at /srv/secret.", "For long.", row)
-    held = [Held(each, each, 1_780_000_000.0, 0.0, 5.0, 0.0, 2) for each in (stuck, plain)]
-    observation = replace(
-        up("shop", document("minified")), alerts=[(held[0], True), (held[1], False)], judged_at=1_780_000_007.0
-    )
+    held = [Held(each, each, 1_780_000_000.0, 0.0, 5.0, 0.0, 2, is_page=each is stuck) for each in (stuck, plain)]
+    observation = replace(up("shop", document("minified")), alerts=held, judged_at=1_780_000_007.0)
     names = ("uwsgi_finding_", "uwsgi_judged_")
     found = {key: value for key, value in series(observation).items() if key.startswith(names)}
     judged, page, ticket = found

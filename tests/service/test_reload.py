@@ -39,7 +39,7 @@ def reloaded(read, started=STARTED):
 
     async def change():
         fleet = Fleet(started.servers, started.settings)
-        reloader = Reloader(read, started, fleet, ServiceManager({}, 1))
+        reloader = Reloader(read, started, fleet, ServiceManager({}, 1), Hangup(reloads=False))
         return await reloader.reload(), fleet
 
     return asyncio.run(change())
@@ -116,7 +116,7 @@ def test_the_last_reload_is_known():
 
     async def follow():
         fleet = Fleet(STARTED.servers, STARTED.settings, Clock(epoch=lambda: times[-1]))
-        reloader = Reloader(read, STARTED, fleet, ServiceManager({}, 1))
+        reloader = Reloader(read, STARTED, fleet, ServiceManager({}, 1), Hangup(reloads=False))
         states = [fleet.health.reload]
         for at in (200.0, 300.0, 400.0):
             times.append(at)
@@ -168,7 +168,7 @@ def requested(heard, count, *, between):
 
     async def ask():
         one = ServiceManager({"NOTIFY_SOCKET": heard.address}, 1)
-        reloader = Reloader(read, Config(), Fleet([]), one)
+        reloader = Reloader(read, Config(), Fleet([]), one, Hangup(reloads=False))
         running = asyncio.create_task(reloader.run())
         for number in range(count):
             reloader.request()

@@ -1,6 +1,5 @@
 """Valid stats addresses and their types, and the advice in the errors for invalid ones, and for what is no server."""
 
-import asyncio
 import errno
 import os
 import socket
@@ -14,8 +13,6 @@ from tests.source import test_read
 from tests.source.test_read import DOCUMENT, PATIENCE, failure, read, reason
 from tests.support.other_namespaces import as_nobody, as_root
 from tests.support.real_uwsgi import free_port
-from uwsgi_headroom import source
-from uwsgi_headroom.config.defaults import SIZE_CAP
 from uwsgi_headroom.errors import AddressError, SourceError
 from uwsgi_headroom.source.address import File, Http, ProcessOfApp, SocketOfApp, Tcp, Unix, parse_address
 
@@ -143,19 +140,28 @@ def test_nothing_listens(tmp_path, place, why, words):
     assert words in str(error)
 
 
-@pytest.mark.parametrize("what", ["file", "folder", "fifo", "below a file"])
-def test_anything_but_a_socket_is_refused(tmp_path, what):
+@pytest.mark.parametrize(
+    ("scheme", "what"),
+    [
+        *(("unix", what) for what in ("file", "folder", "fifo", "below a file")),
+        *(("file", what) for what in ("missing", "folder", "fifo", "socket")),
+    ],
+)
+def test_anything_but_a_socket_or_a_regular_file_is_refused(tmp_path, scheme, what):
     path = tmp_path / "stats"
-    if what == "folder":
-        path.mkdir()
-    elif what == "fifo":
-        os.mkfifo(path)
-    else:
-        path.write_bytes(DOCUMENT)
-    error = failure(str(path / "x" if what == "below a file" else path), PATIENCE)
+    with socket.socket(socket.AF_UNIX) as listener:
+        if what == "folder":
+            path.mkdir()
+        elif what == "fifo":
+            os.mkfifo(path)
+        elif what == "socket":
+            listener.bind(str(path))
+        elif what != "missing":
+            path.write_bytes(DOCUMENT)
+        error = failure(f"{scheme}://{path}{'/x' * (what == 'below a file')}", PATIENCE)
     assert error.reason == "not_found"
-    if what != "below a file":
-        assert "not a socket" in str(error)
+    is_there = what not in ("below a file", "missing")
+    assert ({"unix": "not a socket", "file": "not a regular file"}[scheme] in str(error)) == is_there
 
 
 def test_a_datagram_socket(tmp_path):
@@ -203,7 +209,7 @@ def test_permission_denied(tmp_path, scheme):
 
         def try_to_read():
             try:
-                asyncio.run(source.read_document(parse_address(f"{scheme}://{path}"), timeout=1, size_cap=SIZE_CAP))
+                read(f"{scheme}://{path}", 1)
             except SourceError as error:
                 return error.reason, str(error)
             return "", "it was read"
@@ -220,17 +226,3 @@ def test_a_file_is_replayed(tmp_path):
     assert read(f"file://{path}").body == DOCUMENT
     assert read(f"file://{path}", size_cap=len(DOCUMENT)).body == DOCUMENT
     assert reason(f"file://{path}", size_cap=len(DOCUMENT) - 1) == "too_large"
-
-
-@pytest.mark.parametrize("what", ["missing", "folder", "fifo", "socket"])
-def test_anything_but_a_regular_file_is_refused(tmp_path, what):
-    path = tmp_path / "stats.json"
-    with socket.socket(socket.AF_UNIX) as listener:
-        if what == "folder":
-            path.mkdir()
-        elif what == "fifo":
-            os.mkfifo(path)
-        elif what == "socket":
-            listener.bind(str(path))
-        for _ in range(5):
-            assert reason(File(str(path)), PATIENCE) == "not_found"

@@ -1,17 +1,18 @@
 """Host names: a resolver that hangs delays its own reads only, and names in probes' targets are checked."""
 
 import asyncio
+import re
 import socket
 import threading
 
 import pytest
 
+from tests.source.test_read import failure, read
 from tests.support import bad_servers
 from tests.support.real_uwsgi import free_port
 from uwsgi_headroom import source
 from uwsgi_headroom.config.defaults import SIZE_CAP
-from uwsgi_headroom.errors import SourceError
-from uwsgi_headroom.source import Http, Tcp, read_document
+from uwsgi_headroom.source import Http, Tcp
 
 
 def infos(*addresses, port=80):
@@ -19,12 +20,6 @@ def infos(*addresses, port=80):
         (socket.AF_INET6 if ":" in text else socket.AF_INET, socket.SOCK_STREAM, 6, "", (text, port))
         for text in addresses
     ]
-
-
-def read(address):
-    with pytest.raises(SourceError) as caught:
-        asyncio.run(read_document(address, timeout=5, size_cap=SIZE_CAP))
-    return str(caught.value)
 
 
 ADDRESSES = """
@@ -40,8 +35,12 @@ def test_refused(address, others, monkeypatch):
     """No connection is tried, to any address of the name."""
     monkeypatch.setattr(socket, "getaddrinfo", answering(lambda _: infos(*others, address)))
     monkeypatch.setattr(asyncio.SelectorEventLoop, "sock_connect", None)
-    assert "leads to an address that a name may not lead to" in read(Tcp("evil.uwsgi.internal", 80, is_guarded=True))
-    assert "leads to an address that a name may not lead to" in read(Http("evil.uwsgi.internal", 80, is_guarded=True))
+    assert "leads to an address that a name may not lead to" in str(
+        failure(Tcp("evil.uwsgi.internal", 80, is_guarded=True))
+    )
+    assert "leads to an address that a name may not lead to" in str(
+        failure(Http("evil.uwsgi.internal", 80, is_guarded=True))
+    )
 
 
 def answering(find):
@@ -70,8 +69,8 @@ def test_the_address_that_was_checked_is_the_one_that_is_connected_to(monkeypatc
     monkeypatch.setattr(socket, "getaddrinfo", answering(find))
     monkeypatch.setattr(asyncio.SelectorEventLoop, "sock_connect", sock_connect)
     address = Tcp("rebinding.uwsgi.internal", 80, is_guarded=True)
-    assert "refused" in read(address)
-    assert "leads to an address" in read(address)
+    assert "refused" in str(failure(address))
+    assert "leads to an address" in str(failure(address))
     assert (len(asked), connected) == (2, [("192.0.2.7", 80)])
 
 
@@ -79,8 +78,8 @@ def test_configured_names_and_ip_addresses_are_not_guarded():
     """A server that the operator gave may be on this machine."""
     port = free_port()
     for host in ("localhost", "127.0.0.1"):
-        assert "nothing listens here" in read(Tcp(host, port))
-    assert "leads to an address" in read(Tcp("localhost", port, is_guarded=True))
+        assert "nothing listens here" in str(failure(Tcp(host, port)))
+    assert "leads to an address" in str(failure(Tcp("localhost", port, is_guarded=True)))
 
 
 _NAME = "stats.example"
@@ -114,29 +113,24 @@ def resolver(monkeypatch):
             thread.join(60)
 
 
-def read_named(address, timeout):
-    return asyncio.run(source.read_document(source.parse_address(address), timeout=timeout, size_cap=SIZE_CAP))
-
-
 def test_a_numeric_address_needs_no_resolver(resolver):
     with bad_servers.answers("tcp", b"{}") as address:
-        assert read_named(f"tcp://{address}", 5).body == b"{}"
+        assert read(f"tcp://{address}", 5).body == b"{}"
     assert resolver.asked == 0
 
 
 @pytest.mark.parametrize("scheme", ["tcp", "http"])
 def test_a_name_waits_no_longer_than_the_deadline(resolver, scheme):
-    with pytest.raises(SourceError, match=f"the name {_NAME} was not resolved within 0.05 s: check") as caught:
-        read_named(f"{scheme}://{_NAME}:1717", 0.05)
-    assert caught.value.reason == "timeout"
+    error = failure(f"{scheme}://{_NAME}:1717", 0.05)
+    assert f"the name {_NAME} was not resolved within 0.05 s: check" in str(error)
+    assert error.reason == "timeout"
     assert not resolver.released.is_set()
     assert any(thread.name == f"resolve {_NAME}" for thread in threading.enumerate())
 
 
 def test_reads_share_the_lookup_that_hangs(resolver):
     for _ in range(3):
-        with pytest.raises(SourceError):
-            read_named(f"tcp://{_NAME}:1717", 0.01)
+        failure(f"tcp://{_NAME}:1717", 0.01)
     assert resolver.asked == 1
 
     async def read_when_released(port):
@@ -154,6 +148,6 @@ def test_reads_share_the_lookup_that_hangs(resolver):
 
 
 def test_a_name_that_does_not_exist():
-    with pytest.raises(SourceError, match=r"the name does not resolve .*: check its spelling") as caught:
-        read_named("tcp://no-such-host.invalid:1717", 20)
-    assert caught.value.reason == "unreachable"
+    error = failure("tcp://no-such-host.invalid:1717", 20)
+    assert re.match(r"the name does not resolve .*: check its spelling", str(error))
+    assert error.reason == "unreachable"

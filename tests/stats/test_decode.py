@@ -307,7 +307,7 @@ def test_parts_listed_under_a_key_twice_are_counted_together():
         lambda name: server(workers=[{"apps": [{"mountpoint": name}]}]),
         lambda name: server(version=name),
         lambda name: server(metrics={name: {}}),
-        lambda name: server(legions=[{"legion": name, "members": [{"name": name}]}]),
+        lambda name: server(legions=[{"legion": name}]),
         lambda name: emperor(vassals=[{"id": name}], blacklist=[{"id": name}]),
         lambda name: router(subscriptions=[{"key": name, "nodes": [{"name": name}]}]),
         lambda name: router(static_nodes=[{"name": name}]),
@@ -426,13 +426,13 @@ def test_other_escapes_stay_beside_half_a_surrogate_pair():
 
 
 def test_negative_counts_and_dates_are_unknown():
-    legion = {"valor": -1, "quorum": -1, "i_am_the_lord": -1, "members": [{"last_seen": -1}]}
+    legion = {"valor": -1, "quorum": -1, "i_am_the_lord": -1}
     worker = {"pid": 1, "accepting": 1, "cores": [{"in_request": 1, "req_info": {"request_start": -9}}]}
     parts = {"spoolers": [{"running": -1}], "crons": [{"started_at": -1}], "legions": [legion], "workers": [worker]}
     snapshot = stats.decode(server(signal_queue=-5, **parts))
     assert (snapshot.signal_queue, snapshot.spoolers[0].running, snapshot.crons[0].started_at) == (None, None, 0)
     legion = snapshot.legions[0]
-    assert (legion.valor, legion.quorum, legion.lord_since, legion.members[0].last_seen) == (None,) * 4
+    assert (legion.valor, legion.quorum, legion.lord_since) == (None,) * 3
     assert snapshot.workers[0].serving == {0: None}
     # So are those of emperors and routers.
     keys = ("born", "last_heartbeat", "loyal", "ready", "accepting", "cursed", "respawns")

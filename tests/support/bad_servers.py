@@ -213,11 +213,11 @@ class CountedServer(Struct, frozen=True):
     address: str
     reads: list[float]
 
-    def sampling_beside(self, control: CountedServer, reads: int = 20) -> float:
+    def sampling_beside(self, control: CountedServer) -> float:
         """Returns the ratio of reads of this server to those of `control`, whose reader nobody abuses, while `control`
-        is read `reads` times. A busy machine slows down both; fewer reads would leave the ratio to chance."""
+        is read 20 times. A busy machine slows down both; fewer reads would leave the ratio to chance."""
         before, others = len(self.reads), len(control.reads)
-        wait_until(lambda: len(control.reads) >= others + reads, what=f"{reads} reads")
+        wait_until(lambda: len(control.reads) >= others + 20, what="20 reads")
         return (len(self.reads) - before) / (len(control.reads) - others)
 
 

@@ -122,14 +122,14 @@ def exporter(
 
 @contextlib.contextmanager
 def configured_exporter(
-    servers: Sequence[Mapping[str, object]], *arguments: str, command: Sequence[str] = COMMAND, **settings: object
+    servers: Sequence[Mapping[str, object]], *arguments: str, **settings: object
 ) -> Iterator[Exporter]:
     """Runs an exporter of these servers, given with the keys of the configuration file, until the block ends. settings:
     the other keys of that file."""
     with tempfile.TemporaryDirectory(prefix="configured-") as folder:
         path = Path(folder) / "config.yml"
         path.write_text(json.dumps({"servers": list(servers), **settings}))  # JSON is YAML
-        with exporter("--config", str(path), *arguments, command=command) as running:
+        with exporter("--config", str(path), *arguments) as running:
             yield running
 
 

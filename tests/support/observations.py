@@ -25,20 +25,10 @@ from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.exposition import END, render_family
 from uwsgi_headroom.reading import Reading, describe_server
-from uwsgi_headroom.record import (
-    Backlog,
-    MemoryPressure,
-    Options,
-    Quota,
-    RoleUse,
-    Setup,
-    SharedConnection,
-    Tasks,
-    TrackedConnections,
-    Waits,
-)
+from uwsgi_headroom.record import Backlog, MemoryPressure, Options, Quota, Setup, Waits
 from uwsgi_headroom.routes import ServedRoutes
 from uwsgi_headroom.stats import Snapshot
+from uwsgi_headroom.surroundings import RoleUse, SharedConnection, Tasks, TrackedConnections
 from uwsgi_headroom.uwsgi_log.log import LogTotals
 from uwsgi_headroom.watch.observation import ExporterHealth, HistoryHealth, LastReload, NotWatched, Observation, Pattern
 from uwsgi_headroom.watch.pace import Pace
@@ -166,9 +156,9 @@ def proven(name: str, called: str = "") -> Observation:
         spooled={spooler.directory: 3 for spooler in snapshot.spoolers},
     )
     verdict = Verdict("critical", "queue_wait", WHEN - 600, "queue_wait")
-    wait = Held(WAIT, WAIT, WHEN - 600, 0.0, 600.0, 0.0, 2)
+    wait = Held(WAIT, WAIT, WHEN - 600, 0.0, 600.0, 0.0, 2, is_page=True)
     observation = up(called or name, body, host, ROUTES, SLO)
-    return replace(observation, code=CODE, verdict=verdict, loaded_at=WHEN - 900, alerts=[(wait, True)], judged_at=WHEN)
+    return replace(observation, code=CODE, verdict=verdict, loaded_at=WHEN - 900, alerts=[wait], judged_at=WHEN)
 
 
 def render_families(rendered: Iterable[Metric], *, openmetrics: bool = False) -> bytes:

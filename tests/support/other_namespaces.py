@@ -69,13 +69,12 @@ def as_nobody(ask: Callable[[], T], before: Callable[[], object] = lambda: None)
     return in_child(drop_and_ask)
 
 
-def python_in(namespaces: str, code: str, *, fds: tuple[int, ...] = ()) -> str:
+def python_in(namespaces: str, code: str) -> str:
     """Returns the output of a Python program that runs in new `namespaces`, with the package importable."""
     return subprocess.run(
         ["unshare", *namespaces.split(), "--kill-child", "--fork", sys.executable, "-c", code],
         env=os.environ | {"PYTHONPATH": str(ROOT / "exporter")},
         stdout=subprocess.PIPE,
-        pass_fds=fds,
         check=True,
         text=True,
     ).stdout.strip()

@@ -235,11 +235,9 @@ def running(
     cwd: Path = ROOT,
     log: Path | None = None,
     environment: Mapping[str, str] | None = None,
-    seconds: float = 20.0,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Runs a program until the block ends. The block begins when `ready` is true, at most `seconds` later; a program
-    that ends before is an AssertionError with the end of its log. log: of its output; without it, that of this process.
-    """
+    """Runs a program until the block ends. The block begins when `ready` is true, in 20 s at most; a program that ends
+    before is an AssertionError with the end of its log. log: of its output; without it, that of this process."""
     with contextlib.ExitStack() as stack:
         output = stack.enter_context(log.open("wb")) if log else None
         process = subprocess.Popen(
@@ -252,7 +250,7 @@ def running(
             start_new_session=True,
         )
     try:
-        wait_until(lambda: process.poll() is not None or ready(), seconds, f"{what} to start")
+        wait_until(lambda: process.poll() is not None or ready(), 20.0, f"{what} to start")
         if process.poll() is not None:
             raise AssertionError(f"{what} ended with {process.returncode}:\n{log.read_text()[-2000:] if log else ''}")
         yield process

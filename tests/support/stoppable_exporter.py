@@ -16,7 +16,7 @@ import sys
 
 from uwsgi_headroom import cli
 from uwsgi_headroom.source import stream
-from uwsgi_headroom.source.stream import Received, Share, receive
+from uwsgi_headroom.source.stream import Answer, Share, receive
 from uwsgi_headroom.web import bounds
 
 
@@ -25,7 +25,7 @@ def _stop_at_signals() -> None:
     signal.signal(signal.SIGRTMIN, lambda *_: armed.append(signal.SIGSTOP))
     signal.signal(signal.SIGUSR2, lambda *_: armed.append(signal.SIGKILL))
 
-    async def stand_still(sock: socket.socket, share: Share, deadline: float | None = None) -> Received:
+    async def stand_still(sock: socket.socket, share: Share, deadline: float | None = None) -> Answer:
         if armed:
             os.kill(os.getpid(), armed.pop())
         return await receive(sock, share, deadline)

@@ -51,6 +51,9 @@ exit 2
 """
 
 
+BIN = "venv/bin"
+
+
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
     """A machine with only apt, whose archive is a folder; the directory to unpack into is `venv/bin`."""
@@ -83,7 +86,7 @@ def program(path: Path, text: str = "#!/bin/sh\n") -> Path:
 
 
 def unpacked(machine: Path) -> set[str]:
-    return {path.name for path in (machine / "venv" / "bin").iterdir()}
+    return {path.name for path in (machine / BIN).iterdir()}
 
 
 def asked(machine: Path) -> list[str]:
@@ -95,11 +98,11 @@ def test_programs_of_the_machine_are_used(machine):
     """Programs under upstream's and Debian's names are used, and apt is not called."""
     for name in ("prometheus", "promtool", "alertmanager", "amtool"):
         program(machine / "path" / name)
-    debian.ensure_programs(machine / "venv" / "bin")
-    assert debian.find_program("alertmanager", machine / "venv" / "bin") == machine / "path" / "alertmanager"
+    debian.ensure_programs(machine / BIN)
+    assert debian.find_program("alertmanager", machine / BIN) == machine / "path" / "alertmanager"
     (machine / "path" / "alertmanager").rename(machine / "path" / "prometheus-alertmanager")
-    debian.ensure_programs(machine / "venv" / "bin")
-    assert debian.find_program("alertmanager", machine / "venv" / "bin") == machine / "path" / "prometheus-alertmanager"
+    debian.ensure_programs(machine / BIN)
+    assert debian.find_program("alertmanager", machine / BIN) == machine / "path" / "prometheus-alertmanager"
     assert asked(machine) == []
     assert unpacked(machine) == set()
 
@@ -107,22 +110,19 @@ def test_programs_of_the_machine_are_used(machine):
 def test_what_is_missing_is_unpacked_once(machine):
     """Nothing is installed, and programs that the machine has are not unpacked."""
     program(machine / "path" / "promtool")
-    assert debian.missing_programs(machine / "venv" / "bin") == ["prometheus", "alertmanager", "amtool"]
-    debian.ensure_programs(machine / "venv" / "bin")
-    debian.ensure_programs(machine / "venv" / "bin")
+    assert debian.missing_programs(machine / BIN) == ["prometheus", "alertmanager", "amtool"]
+    debian.ensure_programs(machine / BIN)
+    debian.ensure_programs(machine / BIN)
     assert asked(machine) == ["download prometheus", "download prometheus-alertmanager"]
     assert unpacked(machine) == {"prometheus", "prometheus-alertmanager", "amtool"}
-    assert debian.missing_programs(machine / "venv" / "bin") == []
-    assert (
-        debian.find_program("alertmanager", machine / "venv" / "bin")
-        == machine / "venv" / "bin" / "prometheus-alertmanager"
-    )
+    assert debian.missing_programs(machine / BIN) == []
+    assert debian.find_program("alertmanager", machine / BIN) == machine / BIN / "prometheus-alertmanager"
 
 
 def test_package_that_apt_does_not_have_is_named(machine):
     (machine / "archive" / "prometheus-alertmanager").rename(machine / "gone")
     with pytest.raises(SetupError) as error:
-        debian.ensure_programs(machine / "venv" / "bin")
+        debian.ensure_programs(machine / BIN)
     lines = str(error.value).splitlines()
     assert lines[0].startswith("this machine lacks alertmanager, amtool, ")
     assert lines[0].endswith("E: Unable to locate package prometheus-alertmanager")
@@ -133,16 +133,16 @@ def test_root_fetches_the_lists_of_packages_of_a_fresh_container(machine, monkey
     monkeypatch.setattr("os.geteuid", lambda: 0)
     (machine / "archive" / "prometheus").rename(machine / "gone")
     with pytest.raises(SetupError):
-        debian.ensure_programs(machine / "venv" / "bin", ["prometheus"])
+        debian.ensure_programs(machine / BIN, ["prometheus"])
     assert asked(machine) == ["download prometheus", "update", "download prometheus"]
 
 
 def test_unpacked_program_has_its_data_anywhere(machine):
     """Unpacked programs find their data without an installation: Alertmanager its templates, Prometheus its pages."""
-    debian.ensure_programs(machine / "venv" / "bin")
+    debian.ensure_programs(machine / BIN)
     (machine / "archive").rename(machine / "gone")
     for name, data in (("alertmanager", "prometheus-alertmanager"), ("prometheus", "prometheus")):
-        place = debian.find_program(name, machine / "venv" / "bin")
+        place = debian.find_program(name, machine / BIN)
         ran = subprocess.run([place, "show"], cwd="/", capture_output=True, text=True, check=True)
         assert ran.stdout == f"the data of {data}\n"
 
@@ -150,7 +150,7 @@ def test_unpacked_program_has_its_data_anywhere(machine):
 def test_promtool_may_be_in_a_package_of_its_own(machine):
     (machine / "archive" / "prometheus" / "bin" / "promtool").unlink()
     package(machine, "promtool", "none", promtool=TOOL)
-    debian.ensure_programs(machine / "venv" / "bin", ["prometheus", "promtool"])
+    debian.ensure_programs(machine / BIN, ["prometheus", "promtool"])
     assert unpacked(machine) == {"prometheus", "promtool"}
     assert asked(machine) == ["download prometheus", "download promtool"]
 
@@ -167,7 +167,7 @@ def test_promtool_may_be_in_a_package_of_its_own(machine):
 def test_program_that_does_not_work_here_is_missing(machine, name, text, reason):
     program(machine / "archive" / "prometheus" / "bin" / name, text)
     with pytest.raises(SetupError) as error:
-        debian.ensure_programs(machine / "venv" / "bin", [name])
+        debian.ensure_programs(machine / BIN, [name])
     assert str(error.value).splitlines()[0] == f"this machine lacks {name}, and cannot unpack Debian's: {reason}"
     assert unpacked(machine) == set()
 
@@ -175,7 +175,7 @@ def test_program_that_does_not_work_here_is_missing(machine, name, text, reason)
 def test_machine_without_apt_is_told_what_is_missing(machine, monkeypatch):
     monkeypatch.setenv("PATH", "")
     with pytest.raises(SetupError) as error:
-        debian.ensure_programs(machine / "venv" / "bin")
+        debian.ensure_programs(machine / BIN)
     assert "this machine lacks prometheus, promtool, alertmanager, amtool, " in str(error.value)
     assert "apt-get install --no-install-recommends prometheus prometheus-alertmanager\n" in str(error.value)
     assert "https://prometheus.io/download/" in str(error.value)

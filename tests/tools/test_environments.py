@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -23,14 +22,19 @@ fi
 """
 
 
+def program(path, text="#!/bin/sh\n"):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
 @pytest.fixture
 def checkout(tmp_path):
+    """One whose pips only note what they are asked for."""
     (tmp_path / "setup.cfg").write_text((ROOT / "setup.cfg").read_text())
-    for name in (".venv", ".venv-uwsgi"):
-        fake = tmp_path / name / "bin" / "python"
-        fake.parent.mkdir(parents=True)
-        fake.write_text(FAKE_PYTHON)
-        fake.chmod(0o755)
+    for name in (".venv", ".venv-uwsgi", ".venv-lab"):
+        program(tmp_path / name / "bin" / "python", FAKE_PYTHON)
     return tmp_path
 
 
@@ -63,14 +67,10 @@ def test_environment_of_a_python_that_has_gone_is_made_anew(tmp_path):
     assert not Environment(moved).fits()
 
 
-def test_project_is_installed_once(checkout):
+def test_project_is_installed_once_for_each_setup_cfg(checkout):
     environments.project("demo", checkout)
     environments.project("demo", checkout)
     assert asked(checkout) == ["--editable .[demo]"]
-
-
-def test_project_is_installed_again_when_setup_cfg_changed(checkout):
-    environments.project("demo", checkout)
     with (checkout / "setup.cfg").open("a") as setup:
         setup.write("\n")
     environments.project("demo", checkout)
@@ -128,9 +128,7 @@ def test_neither_wheel_nor_compiler_is_told(checkout, monkeypatch):
 
 def test_a_library_that_uwsgi_links_is_missing(monkeypatch, tmp_path):
     """After Debian 13 the compiler alone does not bring libcrypt."""
-    compiler = tmp_path / "cc"
-    compiler.write_text('#!/bin/sh\ncase "$*" in *-lcrypt*) exit 1; esac\n')
-    compiler.chmod(0o755)
+    compiler = program(tmp_path / "cc", '#!/bin/sh\ncase "$*" in *-lcrypt*) exit 1; esac\n')
     monkeypatch.setenv("CC", str(compiler))
     assert "libcrypt to link with" in str(environments.cannot_build())
 
@@ -190,41 +188,28 @@ def test_a_link_to_the_environment_of_another_checkout_is_replaced(tmp_path, mon
     assert not link.is_symlink()
 
 
-@pytest.fixture
-def root(tmp_path, monkeypatch):
-    """A checkout whose pip only notes what it is asked for."""
-    python = tmp_path / ".venv-lab" / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    python.write_text(FAKE_PYTHON)
-    python.chmod(0o755)
-    (tmp_path / "app").mkdir()
-    (tmp_path / "app" / "fibonacci.py").touch()
+def test_what_cannot_be_installed_is_left_out(checkout, monkeypatch):
+    """A failing pip and a missing header are reasons, and are tried again each time."""
     packages = (Package("gevent"), Package("granian"), Package("bjoern", headers=("no-such.h",), advice="install it"))
     monkeypatch.setattr(prepare, "PACKAGES", packages)
-    return tmp_path
-
-
-def test_what_cannot_be_installed_is_left_out(root):
-    """A failing pip and a missing header are reasons, and are tried again each time."""
-    (root / ".venv-lab" / "bin" / "refused").write_text("granian")
-    prepare.prepare_lab(root)
-    environment = prepare.lab_environment(root)
+    refused = checkout / ".venv-lab" / "bin" / "refused"
+    refused.write_text("granian")
+    prepare.prepare_lab(checkout)
+    environment = prepare.lab_environment(checkout)
     assert why_missing(environment, "gevent") is None
     assert why_missing(environment, "granian") == "it cannot be installed: ERROR: No matching distribution found"
     assert why_missing(environment, "bjoern") == "this machine lacks no-such.h; install it"
-    refused = root / ".venv-lab" / "bin" / "refused"
-    refused.write_text("granian")
-    prepare.prepare_lab(root)
     refused.unlink()
-    prepare.prepare_lab(root)
-    assert why_missing(prepare.lab_environment(root), "granian") is None
+    prepare.prepare_lab(checkout)
+    assert why_missing(environment, "granian") is None
 
 
-def test_without_cython_the_compiled_module_is_missing(root, monkeypatch):
+def test_without_cython_the_compiled_module_is_missing(checkout, monkeypatch):
     """Its step is left out of E1, with the reason."""
+    program(checkout / "app" / "fibonacci.py", "")
     monkeypatch.setattr(prepare, "PACKAGES", (Package("cython"),))
-    prepare.prepare_lab(root)
-    reason = why_missing(prepare.lab_environment(root), COMPILED)
+    prepare.prepare_lab(checkout)
+    reason = why_missing(prepare.lab_environment(checkout), COMPILED)
     assert reason.startswith("Cython cannot compile it: ")
 
 
@@ -263,22 +248,11 @@ def test_tests_need_a_browser(prepared):
     assert "prometheus" not in prepared
 
 
-def _program(directory: Path, name: str) -> Path:
-    path = directory / name
-    path.write_text("#!/bin/sh\n")
-    path.chmod(0o755)
-    return path
-
-
-@pytest.mark.parametrize("name", ["chromium", "google-chrome"])
-def test_it_is_found_on_path(tmp_path, monkeypatch, name):
-    path = _program(tmp_path, name)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert prepare.find_browser() == str(path)
-
-
-def test_without_one(tmp_path, monkeypatch):
-    _program(tmp_path, "firefox")
+def test_a_browser_is_found_on_path(tmp_path, monkeypatch):
+    program(tmp_path / "firefox")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SetupError, match="apt-get install --no-install-recommends chromium"):
         prepare.find_browser()
+    for name in ("google-chrome", "chromium"):
+        path = program(tmp_path / name)
+        assert prepare.find_browser() == str(path)

@@ -11,12 +11,13 @@ from tests.support.captured_documents import document, path
 from tests.support.real_uwsgi import free_port
 from tests.support.web_server import serving
 from tests.test_cli import ended
+from uwsgi_headroom.check.exporter_client import ApiError
 from uwsgi_headroom.config import defaults
 from uwsgi_headroom.config.servers import ServerConfig
 from uwsgi_headroom.errors import ConfigError, HeadroomError
 from uwsgi_headroom.extras import REQUIREMENTS
 from uwsgi_headroom.source import Unix
-from uwsgi_headroom.top.feeds import FeedError, LocalFeed, RemoteFeed, attach, exit_status
+from uwsgi_headroom.top.feeds import LocalFeed, RemoteFeed, attach, exit_status
 
 SHOP = "shop=/nowhere/shop.stats"
 
@@ -39,7 +40,7 @@ def test_an_exporters_url_with_and_without_its_scheme():
         assert summary.name == "shop"
         assert asyncio.run(exporter.server("shop", None)).address == "unix:///nowhere/shop.stats"
         assert asyncio.run(exporter.trend("shop", 60, 10)).headroom.factor == []
-        with pytest.raises(FeedError, match="an exporter without this server"):
+        with pytest.raises(ApiError, match="an exporter without this server"):
             asyncio.run(exporter.server("other", None))
 
 
@@ -96,11 +97,11 @@ def test_an_answer_that_is_none():
     """An exporter that is gone, or of another version, is reported with its URL."""
     with serving(SHOP) as port:
         (exporter,) = attach([f"127.0.0.1:{port}"], nothing).feeds
-    with pytest.raises(FeedError, match=f"127.0.0.1:{port}: nothing listens there"):
+    with pytest.raises(ApiError, match=f"127.0.0.1:{port}: nothing listens there"):
         asyncio.run(exporter.servers(None))
     with answers_http("tcp", b'{"openapi": "3.1.0"}') as other:
         (exporter,) = attach([other], nothing).feeds
-        with pytest.raises(FeedError, match="does not match this version of the API"):
+        with pytest.raises(ApiError, match="does not match this version of the API"):
             asyncio.run(exporter.servers(None))
 
 

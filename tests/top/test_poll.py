@@ -10,13 +10,14 @@ from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import EPOCH
 from tests.support.top_screen import TREND, hot, lines
 from tests.support.web_server import serving
+from uwsgi_headroom.check.exporter_client import ApiError
 from uwsgi_headroom.config.servers import parse_server_argument
 from uwsgi_headroom.documents import build
 from uwsgi_headroom.documents.history import HistoryDocument
 from uwsgi_headroom.documents.schema import ServerDocument, Servers
 from uwsgi_headroom.source import parse_address
 from uwsgi_headroom.source.address import Http
-from uwsgi_headroom.top.feeds import Feed, FeedError, LocalFeed, RemoteFeed
+from uwsgi_headroom.top.feeds import Feed, LocalFeed, RemoteFeed
 from uwsgi_headroom.top.loop import Poller
 from uwsgi_headroom.top.navigation import Navigation
 
@@ -52,7 +53,7 @@ class FakeFeed:
         self.asked += 1
         await self.answers.wait()
         if self.problem:
-            raise FeedError(f"{self.where}: {self.problem}")
+            raise ApiError(f"{self.where}: {self.problem}", "http")
 
 
 class _Clock:
@@ -160,7 +161,7 @@ def test_another_page_does_not_wait_for_one_that_hangs():
 
 
 def test_a_fault_is_raised():
-    """Errors other than FeedError are bugs of top, and are not hidden."""
+    """Errors other than ApiError are bugs of top, and are not hidden."""
 
     async def look():
         feed = FakeFeed("a")

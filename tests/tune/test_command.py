@@ -1,5 +1,6 @@
 """The command `tune`: what it asks, writes and says, with simulated runs; and with a real uWSGI."""
 
+import argparse
 import dataclasses
 import io
 import os
@@ -16,17 +17,17 @@ import pytest
 from msgspec.structs import replace
 
 from tests.support.real_uwsgi import uwsgi_binary, wait_until
-from tests.tune.simulated import Application
+from tests.tune.test_search import Application
 from tests.tune.test_server import MARK, marked
 from tools.environments import ROOT
 from uwsgi_headroom import cli
 from uwsgi_headroom.analysis.what_if.measured import Setting
+from uwsgi_headroom.arguments.commands import make_command_line
 from uwsgi_headroom.errors import ConfigError, HeadroomError
 from uwsgi_headroom.tune import command, search
 from uwsgi_headroom.tune.command import Runs
 from uwsgi_headroom.tune.ini import Ini
 from uwsgi_headroom.tune.load import Load
-from uwsgi_headroom.tune.request import TuneRequest
 from uwsgi_headroom.tune.search import Run
 from uwsgi_headroom.tune.server import RunError
 
@@ -69,8 +70,10 @@ def server(monkeypatch):
     return application
 
 
-def request(**options: object) -> TuneRequest:
-    return TuneRequest(**{"ini": "shop.ini", "uwsgi": "./uwsgi", "yes": True, **options})
+def request(**options: object) -> argparse.Namespace:
+    parsed = make_command_line().parse(["tune", "--ini", "shop.ini", "--uwsgi", "./uwsgi", "--yes"])
+    vars(parsed).update(options)
+    return parsed
 
 
 def test_a_recommendation(place, server, capsys):
@@ -155,8 +158,8 @@ def test_a_diff_that_cannot_be_written(place, server):
     [
         ({"ini": "none.ini"}, "none.ini cannot be read"),
         ({"uwsgi": "./none"}, "--uwsgi: ./none is not a program"),
-        ({"urls": ("http://host/",)}, "--url: expected a path such as /items, not http://host/"),
-        ({"urls": ("/",), "access_log": "a.log"}, "give --url or --access-log, not both"),
+        ({"url": ["http://host/"]}, "--url: expected a path such as /items, not http://host/"),
+        ({"url": ["/"], "access_log": "a.log"}, "give --url or --access-log, not both"),
         ({"output": "shop.ini"}, "--output: shop.ini exists already"),
         ({"yes": False}, "give --yes to start without a question"),
     ],

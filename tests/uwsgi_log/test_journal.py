@@ -178,11 +178,11 @@ def test_the_child_ends_with_its_reader(stand_in):
 def test_why_it_cannot_be_read(stand_in, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_FILES", (f"{tmp_path}/nowhere/*/system.journal",))
     log = UwsgiLog("journal:shop.service")
-    log.read(0.0, ALL, float("inf"))
-    assert log.trouble == "there is no journal of systemd here"
+    assert log.read(0.0, ALL, float("inf")).trouble == "there is no journal of systemd here"
     monkeypatch.setenv("PATH", "/nonexistent")
-    log.read(100.0, ALL, float("inf"))
-    assert log.trouble == "there is no `journalctl` here"
+    batch = log.read(100.0, ALL, float("inf"))
+    assert batch.trouble == "there is no `journalctl` here"
+    log.take(batch, 100.0, lambda *_: None)
     assert not log.totals.is_read
     assert not stand_in.pid()
 

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.support.simulated_server import Server
-from uwsgi_headroom.record import CodeLook, CodeSight, Line
+from uwsgi_headroom.code_look import CodeLook, CodeSight, Line
 from uwsgi_headroom.source import Unix
 from uwsgi_headroom.watch.code_watch import CHECK, CodeSetting, CodeWatch
 from uwsgi_headroom.watch.watch import Watch

@@ -11,8 +11,8 @@ import pytest
 
 from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import EPOCH, Server
+from uwsgi_headroom.code_look import CodeLook
 from uwsgi_headroom.documents.deploys import Deploy
-from uwsgi_headroom.record import CodeLook
 from uwsgi_headroom.store.writer import HistoryWriter
 from uwsgi_headroom.watch.code_watch import CodeSetting
 from uwsgi_headroom.watch.kept_history import restore

@@ -223,8 +223,9 @@ def test_one_that_is_silent_costs_the_others_nothing():
     with contextlib.ExitStack() as stack:
         silent = [stack.enter_context(bad_servers.accepts_and_never_writes("unix")) for _ in range(5)]
         well = stack.enter_context(bad_servers.answers("unix", DOCUMENT))
-        servers = [make_server(address, name=f"silent{place}", timeout=0.5) for place, address in enumerate(silent)]
-        observations = asyncio.run(sampled(Fleet([*servers, make_server(well, name="well")])))
+        servers = [make_server(address, name=f"silent{place}") for place, address in enumerate(silent)]
+        quick = [replace(server, timeout=0.5) for server in servers]
+        observations = asyncio.run(sampled(Fleet([*quick, make_server(well, name="well")])))
     assert [observation.name for observation in observations] == [f"silent{place}" for place in range(5)] + ["well"]
     assert [isinstance(observation.outcome, Reading) for observation in observations] == [False] * 5 + [True]
 

@@ -44,7 +44,7 @@ async def test_it_begins_at_its_end(writer, before):
     end = b"\n" * (not before.endswith(b"\n"))
     assert await read(watched, lambda: writer.write(end + ENDED * 3)) == 3
     assert watched.batches[-1].seen.total() == 3
-    assert watched.log.trouble is None
+    assert watched.batches[-1].trouble is None
 
 
 async def test_one_of_ten_gigabytes_is_read_at_once(writer):
@@ -85,7 +85,7 @@ async def test_what_uwsgi_has_not_opened_is_not_read(writer, tmp_path, flags):
     place = None if flags is None else os.open(secret, flags)
     watched = found(link)
     assert await read(watched, lambda: secret.write_bytes(ENDED * 9)) == 0
-    assert watched.log.trouble == "it cannot be opened"
+    assert watched.batches[-1].trouble == "it cannot be opened"
     if place is not None:
         os.close(place)
 
@@ -96,7 +96,7 @@ async def test_what_is_no_regular_file_is_not_opened(tmp_path):
     for path in (fifo, "/dev/null"):
         watched = found(path)
         assert await read(watched) == 0
-        assert watched.log.trouble == "it is no regular file"
+        assert watched.batches[-1].trouble == "it is no regular file"
 
 
 def test_one_that_hangs_is_given_up(monkeypatch, writer):
@@ -104,7 +104,7 @@ def test_one_that_hangs_is_given_up(monkeypatch, writer):
     watched = found(writer.name)
     assert asyncio.run(read(watched)) == 0
     assert watched.log.is_given_up
-    assert watched.log.trouble == "its file system does not answer"
+    assert watched.batches[-1].trouble == "its file system does not answer"
     assert LOGS._process is None
 
 

@@ -131,11 +131,11 @@ def with_backend(seconds: int, *, saturated: bool = True) -> ScriptedWatch:
 def test_a_saturated_backend_is_known_after_a_minute_and_a_half():
     """Each slice is taken once, and four times of low and of high load are enough; of one with room nothing is said."""
     watch = with_backend(90)
-    found = watch.watch.backends.slices.find_saturation(ALL)
+    found = watch.watch.backends.find_saturation(ALL)
     assert (round(found.low), round(found.high)) == (FEW[0], MANY[0])
     assert watch.watch.figures(watch.watch.reading, (60.0,))[0].saturation == found
-    assert with_backend(90, saturated=False).watch.backends.slices.find_saturation(ALL) is None
-    assert with_backend(30).watch.backends.slices.find_saturation(ALL) is None
+    assert with_backend(90, saturated=False).watch.backends.find_saturation(ALL) is None
+    assert with_backend(30).watch.backends.find_saturation(ALL) is None
 
 
 def beside_others(minutes: int, cost: float) -> ScriptedWatch:
@@ -274,7 +274,7 @@ def test_a_finding_begins_when_two_looks_agree():
     hold = Hold()
     assert look(hold, LOCKED, 100.0) == []
     assert hold.alerts(105.0) == []
-    assert [held.named.code for held, _ in hold.alerts(110.0)] == ["application_lock"]
+    assert [held.named.code for held in hold.alerts(110.0)] == ["application_lock"]
     assert look(hold, LOCKED, 105.0) == LOCKED
     once = Hold()
     look(once, LOCKED, 100.0)
@@ -351,7 +351,7 @@ def test_what_alerts_say_is_fixed():
     hold = seen([PAGED.found(n=4)], 5.0)
 
     def named() -> list[tuple[str, str, bool]]:
-        return [(held.named.code, held.named.public.evidence, page) for held, page in hold.alerts(hold_at)]
+        return [(held.named.code, held.named.public.evidence, held.is_page) for held in hold.alerts(hold_at)]
 
     hold_at = 10.0
     look(hold, [PAGED.found(n=8)], hold_at)
@@ -381,7 +381,7 @@ def test_a_harm_does_not_wait_for_its_cause(cause, harm, expected):
         hold, looks = Hold(), [*begin, *[known] * 150]
         for at, finding in zip(range(0, 600, 5), looks, strict=False):
             look(hold, [finding], at)
-            if any(page for _, page in hold.alerts(at)):
+            if any(held.is_page for held in hold.alerts(at)):
                 return at
         raise AssertionError
 
@@ -399,10 +399,10 @@ def test_what_is_over_is_no_page():
     for at in range(10, 155, 5):
         now = goes_on if at == 120 else over
         look(hold, [now], float(at))
-        pages += [at for _, page in hold.alerts(float(at)) if page]
+        pages += [at for held in hold.alerts(float(at)) if held.is_page]
     assert pages == [*range(120, 155, 5)]
     look(hold, [replace(over, severity="warning")], 240.0)
-    assert [page for _, page in hold.alerts(240.0)] == [False]
+    assert [held.is_page for held in hold.alerts(240.0)] == [False]
 
 
 def test_alerts_know_five_problems():
@@ -411,7 +411,7 @@ def test_alerts_know_five_problems():
     findings = [PAGED.found(n=1), *many, replace(PAGED.found(n=1), code="note", severity="info")]
     hold = seen(findings)
     look(hold, findings, 155.0)
-    known = [(held.named.severity, page) for held, page in hold.alerts(160.0)]
+    known = [(held.named.severity, held.is_page) for held in hold.alerts(160.0)]
     assert known == [("critical", True), *[("warning", False)] * 4]
 
 

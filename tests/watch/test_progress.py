@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 
 import pytest
+from msgspec.structs import replace
 
 from tests.support import bad_servers
 from tests.support.captured_documents import document
@@ -111,7 +112,8 @@ def test_a_fleet_completes_turns(monkeypatch, what):
     counts: list[int] = []
 
     async def sampled(*addresses: str) -> None:
-        servers = [make_server(address, name=f"s{number}", timeout=0.1) for number, address in enumerate(addresses)]
+        servers = [make_server(address, name=f"s{number}") for number, address in enumerate(addresses)]
+        servers = [replace(server, timeout=0.1) for server in servers]
         fleet = Fleet(servers, on_turn=lambda watches: counts.append(len(watches)))
         async with sampling(fleet):
             await until(lambda: len(counts) >= 20)

@@ -52,8 +52,8 @@ def test_only_what_changed_is_replaced():
 
 def test_limits_change_in_place():
     first, then, counts = reconfigured(
-        [make_server("/run/shop", name="shop", timeout=5.0)],
-        [make_server("/run/shop", name="shop", timeout=9.0, size_cap=5000)],
+        [make_server("/run/shop", name="shop")],
+        [structs.replace(make_server("/run/shop", name="shop"), timeout=9.0, size_cap=5000)],
         new=replace(DEFAULT_SETTINGS, stuck_seconds=300.0),
     )
     assert then["shop"] is first["shop"]
@@ -86,7 +86,8 @@ async def test_windows_change_and_other_settings_stay():
 
 def test_sockets_that_are_still_found_keep_their_servers_unless_their_names_change(tmp_path):
     with listening(tmp_path / "shop.stats"), listening(tmp_path / "api.stats"):
-        every, shops = make_server(f"{tmp_path}/*.stats"), make_server(f"{tmp_path}/s*.stats", timeout=7.0)
+        every, shops = make_server(f"{tmp_path}/*.stats"), make_server(f"{tmp_path}/s*.stats")
+        shops = structs.replace(shops, timeout=7.0)
         first, then, counts = reconfigured([every], [shops])
         assert then == {"shop": first["shop"]}
         assert then["shop"].reader.timeout == 7.0

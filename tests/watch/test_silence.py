@@ -180,8 +180,8 @@ async def test_a_full_server_shows_by_later_requests():
         assert (shown is not silent.watch) == (began == 10)
 
 
-def alerts(watch: Watch) -> dict[str, tuple[Held, bool]]:
-    return {held.named.code: (held, is_page) for held, is_page in watch.observe([60.0]).alerts}
+def alerts(watch: Watch) -> dict[str, Held]:
+    return {held.named.code: held for held in watch.observe([60.0]).alerts}
 
 
 @pytest.mark.integration
@@ -206,8 +206,8 @@ async def test_a_master_that_is_stopped():
                 await until(lambda: watch.reading and watch.reading.host.master_pid)
                 os.kill(server.pid, signal.SIGSTOP)
                 await until(lambda: "master_silent" in alerts(watch))
-                held, is_page = alerts(watch)["master_silent"]
-                assert not is_page
+                held = alerts(watch)["master_silent"]
+                assert not held.is_page
                 assert f"`kill -CONT {server.pid}`" in held.finding.change
                 observation = watch.observe([60.0])
                 assert (observation.is_silent, observation.reading.snapshot.source) == (True, "kernel")

@@ -8,6 +8,7 @@ from graphlib import CycleError
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
@@ -128,7 +129,7 @@ def test_a_server_that_never_answers():
     with (
         bad_servers.accepts_and_never_writes("unix") as silent,
         bad_servers.answers("unix", document("minified")) as well,
-        serving(make_server(silent, name="silent", timeout=0.8), f"well={well}") as port,
+        serving(replace(make_server(silent, name="silent"), timeout=0.8), f"well={well}") as port,
     ):
         status, _, body = get(port)
         page = get(port, "/")[2].decode()

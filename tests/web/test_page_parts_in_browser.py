@@ -16,9 +16,9 @@ _IMPORT = """async ([address, script]) => {
     const history = (columns) => ({
         time: [10, 12, 14], step: 2, span: [8, 14], range: { seconds: 6 },
         column: (name) => columns[name] ?? null,
-        names: (prefix) => Object.keys(columns)
-            .filter((name) => name.startsWith(prefix))
-            .map((name) => name.slice(prefix.length)),
+        names: (prefix, suffix = "") => Object.keys(columns)
+            .filter((name) => name.startsWith(prefix) && name.endsWith(suffix))
+            .map((name) => name.slice(prefix.length, name.length - suffix.length)),
     });
     const given = { part: await import(address), texts, timeline, history };
     return await new Function(...Object.keys(given), `return (${script})(part)`)(...Object.values(given));
@@ -357,7 +357,7 @@ def test_order_of_a_table(page):
 )
 def test_a_stretch_of_time_in_the_address(page, text, stretch):
     """A stretch has whole seconds and at most 240 slices, or, if these are minutes, at most 366."""
-    assert part(page, "timeline.js", f"({{ parse }}) => parse('{text}')") == stretch
+    assert part(page, "ranges.js", f"({{ parse }}) => parse('{text}')") == stretch
 
 
 def test_a_finding_keeps_its_link(page):
@@ -365,7 +365,7 @@ def test_a_finding_keeps_its_link(page):
     script = (
         """({ lasting }) => [lasting({ since: 1700000000 }, 1700000300), lasting({ since: null }, 9), lasting({}, 9)]"""
     )
-    shown = part(page, "findings.js", script)
+    shown = part(page, "headline.js", script)
     assert shown[0].startswith("for 5 min, since ")
     assert "UTC" in shown[0]
     assert shown[1:] == ["", ""]
@@ -379,7 +379,7 @@ def test_a_finding_keeps_its_link(page):
         const after = findings.node.querySelector("a");
         return [after === link, findings.node.querySelector("b").textContent, after.getAttribute("href")];
     }"""
-    assert part(page, "findings.js", script) == [True, "2 of x", None]
+    assert part(page, "headline.js", script) == [True, "2 of x", None]
 
 
 def test_the_hot_worker_stands_out_where_it_does_harm(page):
@@ -442,4 +442,4 @@ def test_percentiles_over_time(page, requests, legend):
         chart.past(known, {{ objective: {{ threshold: 1.5 }} }});
         return [texts(chart.node, ".legend b"), texts(chart.node, ".limit"), without];
     }}"""
-    assert part(page, "timelines.js", script) == [[*legend, "50 ms", "160 ms"], ["objective: within 1.5 s"], True]
+    assert part(page, "panels.js", script) == [[*legend, "50 ms", "160 ms"], ["objective: within 1.5 s"], True]

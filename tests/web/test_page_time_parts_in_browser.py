@@ -104,7 +104,7 @@ def test_how_far_the_history_reaches(page, kept, note):
 )
 def test_marks_of_a_time_axis(page, time, increment, label):
     """A mark names what begins there: a year, a month, a day, or else the time of day."""
-    assert part(page, "moments.js", f"({{ tick }}) => tick({time}, {increment})") == label
+    assert part(page, "format.js", f"({{ tick }}) => tick({time}, {increment})") == label
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_the_time_of_a_slice(page, end, step, text):
         Date.now = now;
         return text;
     }}"""
-    shown = str(part(page, "moments.js", script))
+    shown = str(part(page, "format.js", script))
     assert shown.replace("CEST", "GMT+2").replace("CET", "GMT+1") == text.replace("CEST", "GMT+2")
 
 
@@ -182,7 +182,7 @@ MARKED = """({ drawEvents }) => {
         set: (target, name, value) => (name === "strokeStyle" && tones.push(value), true),
     });
     drawEvents(context, events, [0, 1000], (time) => time, 0, 100);
-    return [places.length / 2, tones.length];
+    return [places.length, tones.length];
 }"""
 
 
@@ -198,7 +198,7 @@ MARKED = """({ drawEvents }) => {
 )
 def test_marks_are_thinned(page, events, marks):
     """Events that are close together have one mark, and there are never more than 40."""
-    shown = part(page, "marks.js", MARKED % events)
+    shown = part(page, "canvas.js", MARKED % events)
     assert shown == [marks, marks]
 
 
@@ -210,7 +210,7 @@ def test_the_worst_event_is_named(page):
         timeline.events = [event(9, "reload"), event(8, "server_down"), event(7, "server_down"), event(3, "server_up")];
         return [timeline.near(6, 10), timeline.near(2, 4), timeline.near(4, 6)];
     }"""
-    assert part(page, "timeline.js", script) == ["server_down 8 (and 2 more)", "server_up 3", None]
+    assert part(page, "ranges.js", script) == ["server_down 8 (and 2 more)", "server_up 3", None]
     script = """({ Events }) => {
         const events = new Events("/nowhere"), now = Date.now() / 1000;
         const reload = (time, id) => ({ id, time, since: time, count: 1, kind: "reload", workers: [] });

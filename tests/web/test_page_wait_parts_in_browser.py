@@ -45,8 +45,8 @@ def test_the_stack_adds_up(page):
     known = history(
         {"cpu": [1, 2, 3], "backend": [4, 4, 4], "sleep": [0.5, 0, 0]}, {"redis": [1, 0, 4], "postgres": [2, 2, 0]}
     )
-    script = f"""({{ bands, heights }}) => {{
-        const stack = bands({known}), sums = heights(stack);
+    script = f"""async ({{ bands }}) => {{
+        const {{ heights }} = await import("/modules/charts.js"), stack = bands({known}), sums = heights(stack);
         return stack.map((band, at) => [band.name, band.values, sums[at]]);
     }}"""
     assert part(page, "waits.js", script) == [
@@ -58,7 +58,8 @@ def test_the_stack_adds_up(page):
     ]
     states: dict[str, Column] = {state: [0, None, 0] for state in STATES}
     states |= {"cpu": [1, None, 3], "backend": [2, None, 2]}
-    script = f"""({{ bands, heights }}) => heights(bands({history(states, {"redis": [None, None, 2]})}))"""
+    script = f"""async ({{ bands }}) =>
+        (await import("/modules/charts.js")).heights(bands({history(states, {"redis": [None, None, 2]})}))"""
     assert part(page, "waits.js", script) == [[1, None, 3], [1, None, 5], [3, None, 5]]
     names = [f"b{number}" for number in range(3)]
     known = history({"backend": [1, 1, 1]}, {name: [0.33333, 0.33334, 0.33333] for name in names})
@@ -70,8 +71,8 @@ def test_every_state_and_twenty_backends(page):
     """All are in the stack, and no two neighbours have the same colour."""
     backends = {f"backend{number:02}": [0.1, 0.1, 0.1] for number in range(20)}
     known = history({state: [3, 3, 3] for state in STATES}, backends)
-    script = f"""({{ bands, heights }}) => {{
-        const stack = bands({known});
+    script = f"""async ({{ bands }}) => {{
+        const {{ heights }} = await import("/modules/charts.js"), stack = bands({known});
         return [stack.map((band) => band.colour), heights(stack).at(-1)[0]];
     }}"""
     shown = part(page, "waits.js", script)
@@ -195,7 +196,7 @@ def test_what_requests_do(page):
         return [{unknown}, {known}, {history({})}].map((history, at) => show(history, servers[at]));
     }}"""
     why = "Not known: waits: grant it."
-    assert part(page, "stack.js", script) == [
+    assert part(page, "waits.js", script) == [
         [["in service 5.00", "in the queue 30.0", "threads 4"], f"{why} Not known: processes: grant it."],
         [["CPU 1.00", f"{HOSTILE} 1.00", "backend 2.00", "in service 0.00", "threads 4", "configured 8"], None],
         [["threads "], why],
@@ -222,7 +223,7 @@ def test_a_click_on_the_legend_takes_a_line_out(page):
         chart.node.remove();
         return seen;
     }}"""
-    assert part(page, "stack.js", script) == [[7, 3], [4, 3, False, "false"], [7, 3, True, "true"]]
+    assert part(page, "waits.js", script) == [[7, 3], [4, 3, False, "false"], [7, 3, True, "true"]]
 
 
 def test_the_name_of_a_backend_leaves_room_for_its_time(page):
@@ -353,7 +354,7 @@ def test_a_route_does_not_turn_its_figure_around(page):
         legend.node.remove();
         return behind;
     }}"""
-    assert part(page, "legend.js", script) is True
+    assert part(page, "charts.js", script) is True
 
 
 def line(

@@ -26,22 +26,11 @@ from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import File
 from uwsgi_headroom.stats import decode
 from uwsgi_headroom.stats.server import Snapshot
-from uwsgi_headroom.web import live_page, runbook_pages
-from uwsgi_headroom.web.runbook_pages import (
-    MEANINGS,
-    Target,
-    UnknownMarkdownError,
-    collect_pids,
-    fill_code,
-    is_typeable,
-    render_blocks,
-    render_inline,
-    split_runbook,
-    used_placeholders,
-)
+from uwsgi_headroom.web import live_page
+from uwsgi_headroom.web import runbook_pages as pages
 from uwsgi_headroom.web.shared_builds import SharedBuilds
 
-NOBODY = Target()
+NOBODY = pages.Target()
 
 
 @pytest.mark.parametrize(
@@ -63,7 +52,7 @@ NOBODY = Target()
 )
 def test_what_runbooks_use_is_rendered(text, html):
     """Each construct is rendered, and no text is parsed as HTML."""
-    assert render_blocks(text, NOBODY) == html
+    assert pages.render_blocks(text, NOBODY) == html
 
 
 @pytest.mark.parametrize(
@@ -92,47 +81,50 @@ def test_what_runbooks_use_is_rendered(text, html):
 )
 def test_anything_else_is_refused(text):
     """Other Markdown is refused, so that a test of the runbooks finds it before a reader does."""
-    with pytest.raises(UnknownMarkdownError):
-        render_blocks(text, NOBODY)
+    with pytest.raises(pages.UnknownMarkdownError):
+        pages.render_blocks(text, NOBODY)
 
 
 def test_code_and_placeholders():
-    of = Target("a b", {"SERVER": "a b"})
-    assert render_blocks("```sh\nls SERVER\n```", of) == '<pre class="sh"><code>ls <b>&#x27;a b&#x27;</b></code></pre>'
-    assert render_inline('`"SERVER"`', of) == "<code>&quot;<b>a b</b>&quot;</code>"
-    with pytest.raises(UnknownMarkdownError, match="not a runbook"):
-        split_runbook("# A\n\n## b\n\nc")
-    html = fill_code("kill WORKER_PID $STATS MY_UNIT <x>", "sh", {})
+    of = pages.Target("a b", {"SERVER": "a b"})
+    assert (
+        pages.render_blocks("```sh\nls SERVER\n```", of)
+        == '<pre class="sh"><code>ls <b>&#x27;a b&#x27;</b></code></pre>'
+    )
+    assert pages.render_inline('`"SERVER"`', of) == "<code>&quot;<b>a b</b>&quot;</code>"
+    with pytest.raises(pages.UnknownMarkdownError, match="not a runbook"):
+        pages.split_runbook("# A\n\n## b\n\nc")
+    html = pages.fill_code("kill WORKER_PID $STATS MY_UNIT <x>", "sh", {})
     assert html == "kill <mark>WORKER_PID</mark> $STATS MY_UNIT &lt;x&gt;"
-    assert typed(fill_code("for pid in WORKER_PIDS; do", "sh", {"WORKER_PIDS": "7 8"})) == "for pid in 7 8; do"
-    assert used_placeholders(" ".join(MEANINGS)) == set(MEANINGS)
-    assert used_placeholders("`kill WORKER_PID`, SERVERS") == {"WORKER_PID"}
+    assert typed(pages.fill_code("for pid in WORKER_PIDS; do", "sh", {"WORKER_PIDS": "7 8"})) == "for pid in 7 8; do"
+    assert pages.used_placeholders(" ".join(pages.MEANINGS)) == set(pages.MEANINGS)
+    assert pages.used_placeholders("`kill WORKER_PID`, SERVERS") == {"WORKER_PID"}
 
 
 @pytest.mark.parametrize("book", sorted((ROOT / "alerts" / "runbooks").glob("*.md")), ids=lambda book: book.stem)
 def test_every_runbook_can_be_rendered(book):
-    runbook = split_runbook(book.read_text())
+    runbook = pages.split_runbook(book.read_text())
     assert runbook.title == book.stem
-    assert render_inline(runbook.summary, NOBODY)
-    assert render_blocks(runbook.body, NOBODY).count("<h2>") == 3
+    assert pages.render_inline(runbook.summary, NOBODY)
+    assert pages.render_blocks(runbook.body, NOBODY).count("<h2>") == 3
 
 
 def typed(html: str) -> str:
     return unescape(re.sub("<[^>]*>", "", html))
 
 
-@given(st.text(min_size=1, max_size=12).filter(is_typeable))
+@given(st.text(min_size=1, max_size=12).filter(pages.is_typeable))
 def test_a_value_is_one_word_in_shell(value):
-    html = fill_code("check STATS --once", "sh", {"STATS": value})
+    html = pages.fill_code("check STATS --once", "sh", {"STATS": value})
     assert shlex.split(typed(html)) == ["check", value, "--once"]
     assert html.count("<") == 2
 
 
-@given(st.text(min_size=1, max_size=12).filter(is_typeable))
+@given(st.text(min_size=1, max_size=12).filter(pages.is_typeable))
 def test_a_value_is_a_string_in_promql(value):
     """Quotation marks and backslashes are escaped, in blocks and in inline code."""
     for language in ("promql", ""):
-        html = fill_code('up{server="SERVER"}', language, {"SERVER": value})
+        html = pages.fill_code('up{server="SERVER"}', language, {"SERVER": value})
         inside = unescape(html.partition("<b>")[2].partition("</b>")[0])
         assert inside.replace("\\\\", "").replace('\\"', "").count('"') == 0
         assert inside.replace("\\\\", "\0").replace('\\"', '"').replace("\0", "\\") == value
@@ -143,12 +135,12 @@ def test_a_value_is_a_string_in_promql(value):
 )
 def test_what_a_terminal_shows_wrong_cannot_be_typed(value):
     """Line breaks, control characters, invisible characters and right-to-left characters are refused."""
-    assert not is_typeable(value)
+    assert not pages.is_typeable(value)
 
 
 @pytest.mark.parametrize("value", ["shop", "a b", "it's", "$(id)", "é", "日本", "<b>"])
 def test_what_can_be_quoted_can_be_typed(value):
-    assert is_typeable(value)
+    assert pages.is_typeable(value)
 
 
 def reading(pid: int, host: HostFacts) -> Reading:
@@ -159,7 +151,7 @@ def reading(pid: int, host: HostFacts) -> Reading:
 def pids_of(found: Reading) -> dict[str, str]:
     assert isinstance(found.snapshot, Snapshot)
     workers = found.snapshot.workers
-    return collect_pids(found.host, workers, workers[0])
+    return pages.collect_pids(found.host, workers, workers[0])
 
 
 def test_pids_of_a_proven_master():
@@ -337,7 +329,7 @@ def test_a_host_header_that_is_no_host_is_not_filled_in(port, host):
     assert "--exporter EXPORTER" in "\n".join(commands(body.decode())) or status == 421
     headers = [(b"host", host.encode())]
     request = Request({"type": "http", "scheme": "http", "path": "/", "headers": headers})
-    assert runbook_pages.find_exporter_address(request) is None
+    assert pages.find_exporter_address(request) is None
 
 
 @pytest.mark.parametrize("code", RUNBOOKS)

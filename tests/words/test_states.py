@@ -24,8 +24,9 @@ from uwsgi_headroom.report.review.recommendations import Judgement
 from uwsgi_headroom.stats.server import STATES as EVERY_WORKER_STATE
 from uwsgi_headroom.words import formats
 from uwsgi_headroom.words.colours import BACKENDS, PALETTE, contrast, ink_on
-from uwsgi_headroom.words.formats import byte_size, figure, numbered, repeated
+from uwsgi_headroom.words.formats import figure, numbered, repeated
 from uwsgi_headroom.words.states import (
+    COLOURS,
     EVENTS,
     FAILURES,
     JUDGEMENTS,
@@ -34,8 +35,6 @@ from uwsgi_headroom.words.states import (
     STATUSES,
     WAITS,
     WORKERS,
-    find_colour,
-    list_colours,
 )
 
 GRAFANA = ("#ffffff", "#111217", "#181b1f")
@@ -83,7 +82,7 @@ def test_short_forms_fit_their_columns():
 def test_a_dashboard_needs_one_colour_only(ground):
     """The light colours of states, named backends and limits have a contrast of 3 to 1 on both grounds of Grafana."""
     colours = [*(state.colour for state in WAITS.values()), *BACKENDS]
-    colours += [find_colour(limit.colour) for limit in LIMITS.values()]
+    colours += [COLOURS[limit.colour] for limit in LIMITS.values()]
     assert {
         colour.light: contrast(colour.light, ground) for colour in colours if contrast(colour.light, ground) < 3
     } == {}
@@ -99,7 +98,7 @@ def test_text_on_a_colour_is_legible():
     assert contrast("#123456", "#123456") == 1
     names = [*(entry.tone for entry in EVENTS.values()), *(entry.colour for entry in JUDGEMENTS.values())]
     assert set(names) <= set(PALETTE)
-    assert {limit.colour for limit in LIMITS.values()} <= set(list_colours())
+    assert {limit.colour for limit in LIMITS.values()} <= COLOURS.keys()
 
 
 def find_lone_texts(source: str) -> list[int]:
@@ -147,25 +146,6 @@ def test_a_list_of_workers_stays_short(numbers, text):
 @pytest.mark.parametrize(("count", "text"), [(1, "once"), (2, "2 times"), (0, "0 times")])
 def test_how_often(count, text):
     assert repeated(count) == text
-
-
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [
-        (0, "0 B"),
-        (4_200_000, "4.2 MB"),
-        (9_960_000, "10 MB"),
-        (180_000_000, "180 MB"),
-        (999_400_000, "999 MB"),
-        (999_600_000, "1.0 GB"),
-        (1_200_000_000, "1.2 GB"),
-        (9_960_000_000, "10 GB"),
-        (384_000_000_000, "384 GB"),
-    ],
-)
-def test_sizes(count, text):
-    """A size has two or three digits, in the unit that fits."""
-    assert byte_size(count) == text
 
 
 @pytest.mark.parametrize(

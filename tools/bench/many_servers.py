@@ -311,29 +311,30 @@ def count_vassals(wanted: int) -> int:
 
 
 @contextlib.contextmanager
-def vassals(number: int, seconds: float = 900.0) -> Iterator[tuple[Path, list[str]]]:
+def vassals(number: int) -> Iterator[tuple[Path, list[str]]]:
     """Run an Emperor with so many vassals of 2 workers and 1 thread until the block ends. Returns the folder with their
-    sockets `*.stats`, and the sockets on which they take requests. seconds: how long all may take to start."""
+    sockets `*.stats`, and the sockets on which they take requests."""
     files = {f"vassals/v{place:04d}.ini": _VASSAL.format(app=real_uwsgi.APP) for place in range(number)}
     options = ("--emperor", "{directory}/vassals", "--emperor-stats", "{directory}/stats", "--emperor-throttle", "0")
     with real_uwsgi.bare(*options, files=files) as emperor:
         try:
-            until = time.monotonic() + seconds
-            while (started := len(list(emperor.directory.glob("*.stats")))) < number:
+
+            def count() -> int:
+                started = len(list(emperor.directory.glob("*.stats")))
                 print(f"\r{started} vassals", end="", file=sys.stderr)
-                if time.monotonic() > until:
-                    raise AssertionError(f"{started} of {number} vassals started within {seconds:g} s")
-                time.sleep(1.0)
-            print(f"\r{number} vassals", file=sys.stderr)
+                return started
+
+            real_uwsgi.wait_until(lambda: count() >= number, 900.0, f"{number} vassals", pause=1.0)
+            print(file=sys.stderr)
             yield emperor.directory, sorted(map(str, emperor.directory.glob("*.http")))
         finally:
             _end(emperor.process)
 
 
-def _end(emperor: subprocess.Popen[bytes], seconds: float = 120.0) -> None:
+def _end(emperor: subprocess.Popen[bytes]) -> None:
     running = psutil.Process(emperor.pid).children(recursive=True)
     emperor.send_signal(signal.SIGINT)
-    _, left = psutil.wait_procs(running, seconds)
+    _, left = psutil.wait_procs(running, 120.0)
     for process in left:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()

@@ -119,13 +119,13 @@ def rewrite_tar_gz(archive: Path, epoch: int, scratch: Path) -> None:
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 
 
-def release_tools(root: Path = ROOT) -> Environment:
-    environment = Environment(root / ".venv-release")
+def release_tools() -> Environment:
+    environment = Environment(ROOT / ".venv-release")
     environment.ensure()
     of = hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()
     if not environment.holds("release", of):
         with show_step("installing the tools of a release"):
-            environment.install("release", of, ["--requirement", str(REQUIREMENTS)], cwd=root)
+            environment.install("release", of, ["--requirement", str(REQUIREMENTS)], cwd=ROOT)
     return environment
 
 

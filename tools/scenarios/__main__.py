@@ -68,7 +68,8 @@ def line(result: Result) -> str:
     lines += [f"    not as expected: {text}" for text in result.different]
     if result.different:
         lines += [f"    {finding['severity']} {finding['code']}: {finding['evidence']}" for finding in seen.findings]
-        lines += [f"    clients: {_clients(seen)}; figures: {_figures(seen)}"]
+        figures = ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in seen.figures.items())
+        lines += [f"    clients: {_clients(seen)}; figures: {figures}"]
     return "\n".join(lines)
 
 
@@ -76,7 +77,8 @@ def full_text(result: Result) -> str:
     """What was run and expected, and the whole text that `check` writes about it."""
     row, seen = result.row, result.seen
     head = [f"{result.mark} {row.name}: {_server(row.server)}; {_loads(row)}; checked for {row.seconds:g} s"]
-    head += [f"Expected: {_expected(row)}. {row.why}".rstrip()]
+    codes = " or ".join(row.expected.first) or ", ".join(row.expected.also)
+    head += [f"Expected: {f'{row.expected.outcome} {codes}'.strip()}. {row.why}".rstrip()]
     head += [f"Not as expected: {text}" for text in result.different]
     if seen is None:
         return "\n".join([*head, f"Not run: {result.skipped or 'see above'}", "", ""])
@@ -130,28 +132,12 @@ def _loads(row: Scenario) -> str:
 def _load(load: Load) -> str:
     many = f"{load.part:.0%}" if load.part else f"{load.rate:g}/s" if load.rate else f"{load.clients} clients"
     work = [f"{load.io_ms:g} ms"] * bool(load.io_ms) + [f"{load.cpu_ms:g} ms CPU"] * bool(load.cpu_ms)
-    return " ".join([many, *work, *([_shorten(load.path)] if load.path != "/" else [])])
-
-
-def _shorten(path: str) -> str:
-    return path if len(path) <= _LONGEST_PATH else f"{path[:_LONGEST_PATH]}... ({len(path)} bytes)"
-
-
-_LONGEST_PATH = 32
-
-
-def _expected(row: Scenario) -> str:
-    expected = row.expected
-    codes = " or ".join(expected.first) or ", ".join(expected.also)
-    return f"{expected.outcome} {codes}".strip()
+    path = load.path if len(load.path) <= 32 else f"{load.path[:32]}... ({len(load.path)} bytes)"
+    return " ".join([many, *work, *[path] * (path != "/")])
 
 
 def _seen(seen: Seen) -> str:
     return f"{seen.outcome} {seen.first or ''}".strip()
-
-
-def _figures(seen: Seen) -> str:
-    return ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in seen.figures.items())
 
 
 def _clients(seen: Seen) -> str:

@@ -185,12 +185,6 @@ AGAIN_AND_AGAIN = 3
 """From so many full reloads in a window on, it matters what reloads uWSGI, more than how."""
 
 
-def find_bottleneck(figures: Figures) -> Advice | None:
-    """What makes requests wait, the first of several; None if the server may lack only threads or interpreters."""
-    reasons = (bring_workers_back, why_free_threads_do_not_serve, _find_requests_without_end, _explain_clients, _own)
-    return next(filter(None, (reason(figures) for reason in reasons)), None)
-
-
 def bring_workers_back(figures: Figures) -> Advice | None:
     """What to do first, if workers are down part of the time."""
     away, options = part_away(figures) or 0.0, figures.server.setup.options
@@ -198,10 +192,9 @@ def bring_workers_back(figures: Figures) -> Advice | None:
         return None
     if are_stopped_when_idle(figures):
         return STARTED_ON_DEMAND.advise(idle=options.idle or None, lazy=options.lazy_apps)
-    if known := _explain_replacement(figures, away):
+    known = _explain_replacement(figures, away)
+    if known or away < AWAY:
         return known
-    if away < AWAY:
-        return None
     why = f"the reason why workers are down {percent(away)} of the time"
     return WORKERS_DOWN.advise(look=see_log(figures.server, why, (*ENDS, *STARTS)))
 
@@ -224,7 +217,7 @@ def _explain_replacement(figures: Figures, away: float) -> Advice | None:
     each = away * figures.window.observed_seconds * processes / sum(times for _, times, _ in ended)
     if reach_max_requests(figures):
         return REACH_MAX_REQUESTS.advise(max_requests=figures.server.setup.options.max_requests, each=each)
-    if not are_reloaded(figures, ended):
+    if not are_reloaded(figures):
         return None
     if are_reloaded_at_once(figures):
         return RELOADED_AT_ONCE.advise()
@@ -235,9 +228,8 @@ def _explain_replacement(figures: Figures, away: float) -> Advice | None:
 
 def find_reload(figures: Figures) -> Advice | None:
     """What to do about full reloads; None without one."""
-    if figures.window.reloads >= AGAIN_AND_AGAIN:
-        return RELOADED_AGAIN.advise()
-    return (figures.window.reloads > 0 and RELOADED.advise()) or None
+    reloads = figures.window.reloads
+    return (RELOADED_AGAIN if reloads >= AGAIN_AND_AGAIN else RELOADED).advise() if reloads else None
 
 
 def why_free_threads_do_not_serve(figures: Figures) -> Advice | None:
@@ -391,6 +383,7 @@ MORE_THAN_SLOTS = (
 )
 """Why a step is needed."""
 
+SAFE = "Raise `threads` only if the application is safe to run in several threads."
 LOCK_TOO = (
     "Threads spend {share:percent} of their time waiting for a lock of the application: more threads would also wait."
 )
@@ -434,14 +427,14 @@ def find_proven_step(figures: Figures) -> Advice | None:
     More threads help requests that wait for a backend with room to spare; for one lock, a backend at its limit or slow
     clients, they would wait as well. More processes help interpreters that compute much of the time.
     """
-    if other := find_bottleneck(figures):
+    reasons = (bring_workers_back, why_free_threads_do_not_serve, _find_requests_without_end, _explain_clients, _own)
+    if other := next(filter(None, (reason(figures) for reason in reasons)), None):
         return other
     load, slots = mean_load(figures), name_slots(figures.server)
     if load is not None and load > INTERPRETERS_BUSY:
         more = raise_processes(figures)
         facts = {"more": more.change, "slots": slots, "load": f"{load:.2f}"}
-        found = INTERPRETERS_COMPUTE.advise(more.settings, all_busy=True, **facts)
-        return found._replace(serves=more.serves)
+        return INTERPRETERS_COMPUTE.advise(more.settings, all_busy=True, **facts)._replace(serves=more.serves)
     if slots == ASYNC:
         return _explain_coroutines(figures)
     dark = figures.share("unknown") + figures.share("other")
@@ -465,19 +458,15 @@ def _explain_coroutines(figures: Figures) -> Advice:
     if figures.polling or (figures.flow.observed or 0.0) >= ASYNC_FULL * (figures.ceiling or 0):
         return CORES_BUSY.advise(all_busy=True)
     server = figures.server
-    is_hidden = server.waits is not None and server.waits.needs_right
-    return CALL_BLOCKS.advise(look=_check_as_root(server) if is_hidden else f"{show_calls(server)} on a worker")
+    look = _check_as_root(server) if server.sample.needs_right else f"{show_calls(server)} on a worker"
+    return CALL_BLOCKS.advise(look=look)
 
 
 def _more_workers_or_threads(figures: Figures, load: float | None) -> Advice:
     """The advice to add workers or threads. load: mean load of an interpreter; None if unknown."""
     each = figures.threads_each
     if each <= 1:
-        more, safe = (
-            raise_processes(figures),
-            "Raise `threads` only if the application is safe to run in several threads.",
-        )
-        cautions = [_say_unless(figures), safe * bool(each)]
+        more, cautions = raise_processes(figures), [_say_unless(figures), SAFE * bool(each)]
         return more._replace(change=" ".join([f"{more.change}.", *filter(None, cautions)]))
     step = more_threads(figures, each)
     if step.stopped_by == "interpreters":
@@ -512,8 +501,7 @@ def _promise(figures: Figures, step: Step) -> float | None:
     they sleep, or wait for programs, files or something unknown."""
     dark = figures.share("disk") + figures.share("other") + figures.share("unknown")
     is_known = not mostly_sleeps(figures) and _share_of_programs(figures) < MOSTLY and dark < LOCKED
-    is_more = (step.most or 0.0) > (figures.flow.throughput or 0.0)
-    return (is_known and is_more and step.most) or None
+    return step.most if is_known and (step.most or 0.0) > (figures.flow.throughput or 0.0) else None
 
 
 def _say_step(figures: Figures, step: Step, change: str) -> Iterator[str]:
@@ -564,10 +552,10 @@ def _say_unless(figures: Figures) -> str:
 def _say_backends(figures: Figures) -> str:
     if figures.waits is None or figures.share("backend") < MOSTLY:
         return ANY_BACKEND
-    own = [each for each in figures.waits.destinations if each.state == "backend" and (each.name or each.address)]
-    largest = next((each for each in own[:1] if each.share >= LEAST_BACKEND), None)
-    if largest and largest.share >= MOSTLY:
-        facts: Facts = {"label": largest.label, "share": largest.share}
-        return fill(BACKEND_TOO, facts | {"turns": is_one_at_a_time(largest)})
-    facts = {"label": getattr(largest, "label", ""), "part": getattr(largest, "share", 0.0)}
+    own = (each for each in figures.destinations if each.state == "backend" and (each.name or each.address))
+    largest = next(own, None)
+    part = largest.share if largest else 0.0
+    facts: Facts = {"label": largest.label if largest and part >= LEAST_BACKEND else "", "part": part}
+    if largest and part >= MOSTLY:
+        return fill(BACKEND_TOO, facts | {"share": part, "turns": is_one_at_a_time(largest)})
     return fill(BACKENDS_TOO, facts | {"share": figures.share("backend")})

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
-from math import fsum, sqrt
+from itertools import groupby
+from math import fsum, inf, sqrt
 from statistics import fmean, variance
 from typing import NamedTuple
 
 from msgspec import Struct
 
 from uwsgi_headroom.analysis.littles_law import ratio
-from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, main_backend
+from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
 from uwsgi_headroom.history.window import Window
 
@@ -88,6 +89,10 @@ class _Slice(NamedTuple):
         return self.requests / self.seconds
 
     @property
+    def at_once(self) -> float:
+        return self.waiting / self.seconds
+
+    @property
     def time(self) -> float:
         """Seconds of a request in the backend."""
         return self.waiting / self.requests
@@ -138,11 +143,9 @@ class BackendSlices:
 
     def find_saturation(self, name: str = ALL) -> Saturation | None:
         """What shows that this backend was saturated in the last hour; None if unknown."""
-        if name not in self._waiting:
-            return None
-        at, found = self._judged.get(name, (-1, None))
-        if at < 0 or self._added - at > len(self._seconds) / 100:
-            slices = map(_Slice, self._seconds, self._requests, self._waiting[name])
+        at, found = self._judged.get(name, (-inf, None))
+        if self._added - at > len(self._seconds) / 100:
+            slices = map(_Slice, self._seconds, self._requests, self._waiting.get(name, ()))
             found = judge_slices(name, list(slices))
             self._judged[name] = self._added, found
         return found
@@ -152,7 +155,8 @@ def find_saturated(waits: WaitFigures | None, slices: BackendSlices | None) -> S
     """What shows that the backend for which the threads mostly wait is saturated in a window, if anything."""
     if waits is None or slices is None or waits.share("backend") < MOSTLY:
         return None
-    named = main_backend(waits)
+    least = MOSTLY * waits.threads.get("backend", 0.0)  # most of the threads that wait for a backend
+    named = next((each for each in waits.backends if each.threads and each.threads >= least), None)
     found = slices.find_saturation(named.name if named else ALL)
     each = named or next(row for row in waits.states if row.state == "backend")
     seconds = each.per_request or 0.0
@@ -164,7 +168,7 @@ def find_saturated(waits: WaitFigures | None, slices: BackendSlices | None) -> S
 def judge_slices(name: str, slices: Sequence[_Slice]) -> Saturation | None:
     """What slices in the order of time show of a backend; None if that is not enough."""
     # Seconds of a request in the backend in the quarter of the slices with most requests in it.
-    fullest = _sum(sorted(slices, key=lambda each: each.waiting / each.seconds)[-max(1, len(slices) // 4) :])
+    fullest = _sum(sorted(slices, key=lambda each: each.at_once)[-max(1, len(slices) // 4) :])
     slices = list(_join(slices, LEAST_LENGTH * (ratio(fullest.waiting, fullest.requests) or 0.0)))
     if len(slices) < LEAST_SLICES:
         return None
@@ -174,12 +178,11 @@ def judge_slices(name: str, slices: Sequence[_Slice]) -> Saturation | None:
         return None
     if many.rate < LEAST_GROWTH * few.rate or many.time < LEAST_SLOWER * few.time:
         return None
-    times = [[each.time for each in side] for side in (low, high)]
-    error = sqrt(fsum(variance(side) / len(side) for side in times))
-    if error and (fmean(times[1]) - fmean(times[0])) / error < LEAST_SIGNIFICANCE:
+    times, others = ([each.time for each in side] for side in (low, high))
+    error = sqrt(variance(times) / len(times) + variance(others) / len(others))
+    if error and (fmean(others) - fmean(times)) / error < LEAST_SIGNIFICANCE:
         return None
-    at_once = few.waiting / few.seconds, many.waiting / many.seconds
-    return Saturation(name, at_once[0], few.time, few.rate, at_once[1], many.time, many.rate)
+    return Saturation(name, few.at_once, few.time, few.rate, many.at_once, many.time, many.rate)
 
 
 def _sum(slices: Sequence[_Slice]) -> _Slice:
@@ -201,15 +204,10 @@ def _observe(slices: Sequence[_Slice]) -> tuple[list[_Slice], list[_Slice]]:
     tenth = max(1, len(rates) // 10)
     least, most = fsum(rates[:tenth]) / tenth, fsum(rates[-tenth:]) / tenth
     margin = APART * (most - least)
-    found: tuple[list[list[_Slice]], list[list[_Slice]]] = [], []
-    before = None
-    for each in slices:
-        if least + margin < each.rate < most - margin:
-            continue
-        is_high = each.rate > least + margin
-        if is_high != before:
-            found[is_high].append([])
-        found[is_high][-1].append(each)
-        before = is_high
-    low, high = ([each for each in map(_sum, rows) if each.requests >= LEAST_REQUESTS] for rows in found)
-    return low, high
+    found: tuple[list[_Slice], list[_Slice]] = [], []
+    sides = [each for each in slices if not least + margin < each.rate < most - margin]
+    for is_high, rows in groupby(sides, key=lambda each: each.rate > least + margin):
+        together = _sum(list(rows))
+        if together.requests >= LEAST_REQUESTS:
+            found[is_high].append(together)
+    return found

@@ -12,7 +12,7 @@ from math import log, sqrt
 from msgspec import Struct
 
 from uwsgi_headroom.analysis.littles_law import ratio, response_time
-from uwsgi_headroom.history.window import Window, WorkerWindow
+from uwsgi_headroom.history.window import Window
 
 ACTIVE = 0.9
 """The fraction of the window in which a worker must have accepted requests to be compared with the others. Cheaper mode
@@ -60,22 +60,36 @@ class Balance(Struct, frozen=True, gc=False, kw_only=True):
 
 def compute_workers(window: Window) -> tuple[WorkerFigures, ...]:
     """The figures of the workers of a window."""
-    requests = sum(worker.requests for worker in window.workers)
-    return tuple([compute_worker(window, worker, requests) for worker in window.workers])
+    requests, waits = sum(worker.requests for worker in window.workers), window.waits
+    return tuple(
+        [
+            WorkerFigures(
+                worker_id=worker.worker_id,
+                requests=worker.requests,
+                share=ratio(worker.requests, requests),
+                response_time=response_time([worker]),
+                interpreter_load=ratio(worker.cpu_seconds, window.seconds),
+                concurrency=ratio(worker.busy_seconds, window.observed_seconds),
+                active=worker.up_seconds >= ACTIVE * window.observed_seconds > 0,
+                lock_waiters=ratio(worker.interpreter_lock_seconds, waits.observed_seconds) if waits else None,
+            )
+            for worker in window.workers
+        ]
+    )
 
 
 def compute_balance(window: Window, workers: Sequence[WorkerFigures]) -> Balance:
     """Compare the active ones of the workers of a window."""
     active = [worker for worker in workers if worker.active]
     counts, requests = [worker.requests for worker in active], sum(worker.requests for worker in workers)
-    calm = _calm_response_time(window, active)
-    mean = response_time(window.workers)
+    calm, mean = _calm_response_time(window, active), response_time(window.workers)
     return Balance(
         active=len(active),
         even_share=ratio(sum(counts) / requests if requests else 1.0, len(active)),
         hot_ratio=ratio(len(active) * max(counts, default=0), sum(counts)),
         noise_floor=noise_floor(len(active), sum(counts)),
-        fairness=fairness(counts),
+        # R. Jain et al., DEC TR-301, 1984
+        fairness=ratio(sum(counts) ** 2, len(counts) * sum(count * count for count in counts)),
         calm_response_time=calm,
         cost=max(0.0, 1 - calm / mean) if calm is not None and mean else None,
         hottest=max(active, key=lambda worker: worker.requests).worker_id if any(counts) else None,
@@ -94,11 +108,6 @@ def noise_floor(workers: int, requests: int) -> float | None:
     return 1 + sqrt(z_squared * (workers - 1) / requests) + (z_squared - 1) / 6 * workers / requests
 
 
-def fairness(counts: list[int]) -> float | None:
-    """Jain's index, (Σx)² / (n Σx²): 1 for equal counts (R. Jain et al., DEC TR-301, 1984)."""
-    return ratio(sum(counts) ** 2, len(counts) * sum(count * count for count in counts))
-
-
 def _calm_response_time(window: Window, active: list[WorkerFigures]) -> float | None:
     """Response time of the half of the active workers that served fewer requests; None if these are too few."""
     busiest = sorted((worker.requests, worker.worker_id) for worker in active)
@@ -106,18 +115,3 @@ def _calm_response_time(window: Window, active: list[WorkerFigures]) -> float | 
     workers = tuple(worker for worker in window.workers if worker.worker_id in calm)
     enough = sum(worker.requests - worker.static_requests for worker in workers) >= ENOUGH_REQUESTS
     return response_time(workers) if enough else None
-
-
-def compute_worker(window: Window, worker: WorkerWindow, requests: int) -> WorkerFigures:
-    """The figures of a worker. requests: of all workers."""
-    cpu, busy, running, waits = worker.cpu_seconds, worker.busy_seconds, worker.running_time, window.waits
-    return WorkerFigures(
-        worker_id=worker.worker_id,
-        requests=worker.requests,
-        share=ratio(worker.requests, requests),
-        response_time=ratio(running, worker.requests - worker.static_requests),
-        interpreter_load=ratio(cpu, window.seconds),
-        concurrency=ratio(busy, window.observed_seconds),
-        active=worker.up_seconds >= ACTIVE * window.observed_seconds > 0,
-        lock_waiters=ratio(worker.interpreter_lock_seconds, waits.observed_seconds) if waits else None,
-    )

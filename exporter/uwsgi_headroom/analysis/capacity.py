@@ -5,24 +5,19 @@ full at 1/U times the present load (bottleneck analysis: P. J. Denning, J. P. Bu
 Queueing Network Models", Computing Surveys 10 (3), 1978; E. D. Lazowska et al., "Quantitative System Performance",
 1984, chapters 3 and 5). This holds as long as the mix of requests does not change.
 
-There are five limits: the hottest worker's interpreter at the present shares (beyond it, latency degrades), all
-interpreters (beyond them, throughput does not grow), the threads, the CPUs, and a lock of the application, if one was
-seen and is used enough to know its limit (`locks`); and `other`, where a finding names what else limits. The smallest
-factor of the last four of the five is the hard ceiling. If
-several limits are reached, the CPUs come first and the threads last: threads are busy because they wait for a lock or
-an interpreter, and interpreters because they wait for a CPU.
+Beyond the hottest worker's interpreter, at the present shares, latency degrades; beyond the other limits, throughput
+does not grow. If several are reached, the CPUs come first and the threads last: threads are busy because they wait for
+a lock or an interpreter, and interpreters because they wait for a CPU.
 
-Other programs also use the CPUs. If idle CPU time is known, the server's own use can grow by it: (own + idle) / own.
-The kernel shares CPUs fairly, so a server that uses less than LEAST_OWN of them gets that much from other programs if
-it needs it: a server at rest beside a batch job has no less headroom for it. Other programs whose use grows with the
-server's requests (see `follow_requests`) take their part of the idle time: (own + others + idle) / (own + others),
-which is never more. If idle time is unknown, all usable CPUs count as the server's.
+If idle CPU time is known, the server's own use can grow by it: (own + idle) / own. The kernel shares CPUs fairly, so a
+server that uses less than LEAST_OWN of them gets that much from other programs if it needs it: a server at rest beside
+a batch job has no less headroom for it. Other programs whose use grows with the server's requests (`follow_requests`)
+take their part of the idle time: (own + others + idle) / (own + others). If idle time is unknown, all usable CPUs count
+as the server's.
 
 Where workers have sockets of their own (`map-socket`), a request waits for the threads of its socket's workers, so the
 limit of threads is that of the socket whose workers are busiest. Without any request, there is no load that could grow:
 the headroom is not known.
-
-Memory limits how many workers can be added; it stands last.
 """
 
 from __future__ import annotations
@@ -58,7 +53,6 @@ in their interpreter, and 0.88 if requests also waited for something else."""
 LEAST_LOAD = 0.01
 """Below this utilization, headroom is beyond any plan and mostly noise: `far`. For CPUs, the capacity is the server's
 use plus idle time, so a server that uses little of a saturated machine may have no headroom."""
-
 
 LEAST_OWN = 0.05
 """The fraction of the usable CPUs that the workers get whatever other programs do: twenty programs that always compute

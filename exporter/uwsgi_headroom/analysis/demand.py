@@ -1,9 +1,7 @@
 """Computes offered work: how many requests are in the system at once, in service and in the listen queues.
 
-By Little's law (J. D. C. Little, "A Proof for the Queuing Formula: L = λW", Operations Research 9 (3), 1961), the mean
-number in the system is the arrival rate times the time from arrival to response. It is measured here as its two parts,
-the mean of the busy threads and the mean length of the queues, so it needs no rate: threads that are all busy cut the
-completed rate off, but not the number of requests that wait for them.
+It is measured as two parts, the mean of the busy threads and the mean length of the queues, so it needs no rate:
+threads that are all busy cut the completed rate off, but not the number of requests that wait for them.
 
 In an overload the number is a floor. A full queue turns clients away, and these are in no queue; and clients who wait
 for an answer before they ask again ask more often once they get it sooner. So with the same clients, at least this many

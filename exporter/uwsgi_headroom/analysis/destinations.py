@@ -10,6 +10,7 @@ import re
 import shlex
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from operator import add
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
@@ -111,59 +112,46 @@ def divide(
         host, colon, port = socket.rpartition(":")
         hosts = ("127.0.0.1", "[::1]") if colon and host in _ANY_HOST else (host,)
         names |= {f"{each}{colon}{port}": ITSELF for each in hosts}
-    seconds = _by_name(destinations, names)
-    if not seconds:  # only the named ones are known, and how many threads wait for a backend
-        seconds = {_Key("backend", name, addresses.get(name, "")): part for name, part in named.items() if part}
+    parts = _by_name(destinations, names)
+    if not parts:  # only the named ones are known, and how many threads wait for a backend
+        parts = {_Key("backend", name, addresses.get(name, "")): [part, 0.0] for name, part in named.items() if part}
         backend = threads.get("backend", 0.0)
-        if (rest := backend - sum(seconds.values())) > _ROUNDING * backend:
-            seconds[_Key("backend", "", "")] = rest
-    connecting = _by_name({each: part for each, part in destinations.items() if each.connecting}, names)
+        if (rest := backend - sum(part for part, _ in parts.values())) > _ROUNDING * backend:
+            parts[_Key("backend", "", "")] = [rest, 0.0]
     sums: dict[str, float] = defaultdict(float)
-    for key, part in seconds.items():
+    for key, (part, _) in parts.items():
         sums[key.state] += part
-    total = sum(threads.values())
-    found = []
-    for key, part in seconds.items():
+    total, found = sum(threads.values()), []
+    for key, (part, connecting) in parts.items():
         of_state = ratio(part, sums[key.state]) or 0.0
-        mean = of_state * threads.get(key.state, 0.0)
-        if not mean:
-            continue
-        found.append(
-            DestinationFigures(
-                state=key.state,
-                name=key.name,
-                address=key.address,
-                threads=mean,
-                share=ratio(mean, total) or 0.0,
-                per_request=None if per_request is None else of_state * per_request.get(key.state, 0.0),
-                connecting=connecting.get(key, 0.0) / part,
-            )
-        )
+        if mean := of_state * threads.get(key.state, 0.0):
+            each = None if per_request is None else of_state * per_request.get(key.state, 0.0)
+            found.append(DestinationFigures(*key, mean, ratio(mean, total) or 0.0, each, connecting / part))
     return tuple(sorted(found, key=lambda each: (-each.threads, each.label)))
 
 
 _ANY_HOST = ("", "*", "0.0.0.0", "[::]")  # noqa: S104 - compared with, not bound to
 
 
-def _by_name(destinations: Mapping[Destination, float], names: Mapping[str, str]) -> dict[_Key, float]:
-    """The parts of destinations by their name and address. names: those that are configured, by address."""
+def _by_name(destinations: Mapping[Destination, float], names: Mapping[str, str]) -> dict[_Key, list[float]]:
+    """The parts of destinations by their name and address, and how much of each goes into connections. names: those
+    that are configured, by address."""
     places: dict[tuple[str, str], set[str]] = defaultdict(set)
     rows = []
-    for (state, addresses, _), part in destinations.items():
+    for (state, addresses, connecting), part in destinations.items():
         found = [_find_name(state, address, names) for address in addresses]
-        name = " or ".join(dict.fromkeys(name or address for (name, _), address in zip(found, addresses, strict=True)))
-        is_one = len(addresses) == 1
-        if is_one and not found[0][0]:
-            name = ""
-        is_configured = is_one and found[0][1]
-        address = addresses[0] if is_one else ""
+        if len(addresses) == 1:
+            (name, is_configured), address = found[0], addresses[0]
+        else:
+            of_each = [name or each for (name, _), each in zip(found, addresses, strict=True)]
+            name, is_configured, address = " or ".join(dict.fromkeys(of_each)), False, ""
         if is_configured:
             places[state, name].add(address)
-        rows.append((state, name, address, is_configured, part))
-    parts: dict[_Key, float] = defaultdict(float)
-    for state, name, address, is_configured, part in rows:
-        shown = "" if is_configured and len(places[state, name]) > 1 else address
-        parts[_Key(state, name, shown)] += part
+        rows.append((state, name, address, is_configured, [part, part * connecting]))
+    parts: dict[_Key, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for state, name, address, is_configured, more in rows:
+        key = _Key(state, name, "" if is_configured and len(places[state, name]) > 1 else address)
+        parts[key] = list(map(add, parts[key], more))
     return dict(parts)
 
 

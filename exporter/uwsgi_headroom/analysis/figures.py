@@ -32,8 +32,8 @@ from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.history.counts import sum_if_all_known
 from uwsgi_headroom.history.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.history.window import CodeWindow, RouteWindow, Window, WorkerWindow
-from uwsgi_headroom.record import WORKING, Destination, Outage, ServerRecord, State, Waits, WorkerRecord
-from uwsgi_headroom.same_fields import given
+from uwsgi_headroom.record import Destination, Outage, ServerRecord, State, WorkerRecord
+from uwsgi_headroom.same_fields import copy_fields, given
 
 GROWTH = 1.5
 """`Figures.growth`, unless the load of another server may come in addition."""
@@ -168,7 +168,7 @@ def compute_figures(known: Known) -> Figures:
         waits = replace(waits, destinations=divide(known.destinations or {}, *of, own))
     present = [worker.threads and worker.threads * presence.get(worker.worker_id, 0.0) for worker in workers]
     is_seen = waits is not None and waits.share("lock") >= LOCK_SEEN
-    lock = (is_seen and _find_pool(window, sample, waits)) or compute_lock(window)
+    pool = compute_pool(window, sample.pools, waits.threads) if waits and is_seen else None
     reload_wait = find_reload_wait(workers, window)
     times = compute_percentiles(known.response_times, flow.response_time)
     available = sum_if_all_known([worker.available_threads for worker in workers])
@@ -179,18 +179,18 @@ def compute_figures(known: Known) -> Figures:
         cpus=server.cpu_count,
         cpu=compute_shares(window.cpu, known.others_follow),
         by_socket=demand.by_socket,
-        lock=lock,
+        lock=pool or compute_lock(window),
     )
     headroom = compute_headroom(
         load,
         lock_is_seen=is_seen and sample.holder not in ("thread", "nobody"),
         held_up=shows_a_limit(flow) and (available == 0 or waits_beside_free(window, flow)),
     )
-    return Figures(
+    return copy_fields(
+        Figures,
+        load,
+        known,
         window=window,
-        server=server,
-        flow=flow,
-        workers=load.workers,
         balance=compute_balance(window, load.workers),
         headroom=add_usable(load, headroom, variation(known.response_times), waits),
         demand=demand,
@@ -198,18 +198,12 @@ def compute_figures(known: Known) -> Figures:
         available=0 if reload_wait else available,
         reload_wait=reload_wait,
         ceiling=ceiling,
-        cpu=load.cpu,
         waits=waits,
-        lock=lock,
         saturation=find_saturated(waits, known.backends),
         response_times=times,
         slow=find_slow(known.response_times, times),
         queue_waits=compute_percentiles(known.queue_waits),
         routes=compute_routes(known.routes),
-        code=known.code,
-        stuck_seconds=known.stuck_seconds,
-        outage=known.outage,
-        quiet=known.quiet,
         polling=polling,
         threads=sum_if_all_known(present) if seconds else None,
     )
@@ -218,28 +212,20 @@ def compute_figures(known: Known) -> Figures:
 def _find_lasting(known: Known) -> tuple[float, int]:
     """The mean number of threads with stuck requests, and the threads with requests that are older than the window."""
     seconds, server = known.window.observed_seconds, known.server
-    ages = [age for worker in server.workers for age in worker.ages.values() if age is not None]
-    stuck = [age for age, _ in list_ages(server) if age >= known.stuck_seconds]
     if not seconds:
         return 0.0, 0
-    if len(stuck) <= count_websockets(server, len(stuck)):
-        stuck = []
-    return sum([min(1.0, age / seconds) for age in stuck]), sum([age >= seconds for age in ages])
-
-
-def _find_pool(window: Window, sample: Waits, waits: WaitFigures | None) -> LockFigures | None:
-    if not sample.pools or not waits:
-        return None
-    return compute_pool(window, max(sample.pools.values()), sum(waits.threads.get(state, 0.0) for state in WORKING))
+    lasting = sum((age or 0.0) >= seconds for worker in server.workers for age in worker.ages.values())
+    stuck = [min(1.0, age / seconds) for age, _ in list_ages(server) if age >= known.stuck_seconds]
+    return sum(stuck * (len(stuck) > count_websockets(server, len(stuck)))), lasting
 
 
 def _find_presence(window: Window, workers: Sequence[WorkerRecord]) -> Mapping[int, float]:
     """The part of a window for which the threads of each worker counted, by its id: it accepted or served requests."""
-    threads, seconds = {worker.worker_id: worker.threads or 0 for worker in workers}, window.observed_seconds
+    threads = {worker.worker_id: (worker.threads or 0) * window.observed_seconds for worker in workers}
     presence = {}
     for each in window.workers:
-        served = ratio(each.busy_seconds or 0.0, threads.get(each.worker_id, 0) * seconds) or 0.0
-        presence[each.worker_id] = min(1.0, max(ratio(each.up_seconds, seconds) or 0.0, served))
+        served = ratio(each.busy_seconds or 0.0, threads.get(each.worker_id, 0.0)) or 0.0
+        presence[each.worker_id] = min(1.0, max(ratio(each.up_seconds, window.observed_seconds) or 0.0, served))
     return presence
 
 
@@ -278,11 +264,9 @@ def mean_handlers(window: Window, server: ServerRecord) -> float:
 def count_ceiling(workers: Sequence[WorkerRecord], up: Mapping[int, float] | None = None) -> int | None:
     """The most threads that can serve; None if uWSGI omits threads. up: the part of absent workers' that counts."""
 
-    def part(worker: WorkerRecord) -> float:
-        return 1.0 if worker.state in ("accepting", "reserve") else min(1.0, (up or {}).get(worker.worker_id, 0.0))
-
-    threads = sum_if_all_known([worker.threads and worker.threads * part(worker) for worker in workers])
-    return given(threads, ceil)
+    there = dict(up or {}) | {each.worker_id: 1.0 for each in workers if each.state in ("accepting", "reserve")}
+    threads = [each.threads and each.threads * min(1.0, there.get(each.worker_id, 0.0)) for each in workers]
+    return given(sum_if_all_known(threads), ceil)
 
 
 POLL_FULL, POLL_AT_TIMES = 0.9, 0.1

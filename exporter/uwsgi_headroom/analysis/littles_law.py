@@ -62,9 +62,10 @@ def compute_flow(window: Window, queues: Mapping[str, Backlog] | None = None) ->
     busy = sum_if_all_known([worker.busy_seconds for worker in window.workers])
     observed = ratio(busy, window.observed_seconds)
     waiting = sum([each.queue or 0 for name, each in (queues or {}).items() if name in window.queue_seconds])
-    floor, length, serving = None, queue_length(window), observed or 0.0
+    length = ratio(sum_if_all_known([*window.queue_seconds.values()]), window.observed_seconds)
+    floor, serving = None, observed or 0.0
     passed: float | None = requests
-    waited = queue_wait(window, requests or 0)
+    waited = ratio(length, ratio(requests, window.seconds) or 0.0)  # samples may cover less than the requests
     if requests is None and (length or 0.0) >= STANDING:
         passed, serving, waited = window.queue_left, 0.0, _wait_of_seen(window)
     if (passed or requests is None) and passed is not None and passed < STEADY * waiting:
@@ -123,16 +124,6 @@ def longest_service(flow: Flow, window: Window) -> float | None:
     return ratio(flow.observed * window.observed_seconds, window.queue_left or 0)
 
 
-def queue_wait(window: Window, requests: int) -> float | None:
-    """Little's law on the listen queues. Samples cover observed_seconds, but requests cover the whole window."""
-    return ratio(queue_length(window), ratio(requests, window.seconds) or 0.0)
-
-
-def queue_length(window: Window) -> float | None:
-    """The mean number of connections in all listen queues; None if no queue is measured."""
-    return ratio(sum_if_all_known([*window.queue_seconds.values()]), window.observed_seconds)
-
-
 def ratio(part: float | None, whole: float) -> float | None:
     """part / whole; None unless the part is known and the whole is positive."""
     return part / whole if part is not None and whole > 0 else None
@@ -157,7 +148,6 @@ _NONE_SERVED = 0.01
 
 WAITINGS: tuple[Waiting | None, ...] = (None, *get_args(Waiting))
 """From the least to the worst."""
-
 
 NOTICED: tuple[Waiting, ...] = ("noticed", "severe")
 
@@ -213,7 +203,6 @@ def waits_beside_free(window: Window, flow: Flow) -> bool:
 
 EMPTY, NEARLY_EMPTY = 0.001, 0.01
 """Mean waits in seconds below which texts call the listen queue empty, and nearly empty."""
-
 
 STANDS = "requests wait, and none is completed"
 UNMEASURED = "it is not known whether requests wait in the listen queue"

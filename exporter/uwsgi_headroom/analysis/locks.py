@@ -9,12 +9,15 @@ these are alike (D. Gross et al., "Fundamentals of Queueing Theory", 2008).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import exp, sqrt
 from typing import Literal
 
 from msgspec import Struct
 
+from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.history.window import Window, WorkerWindow
+from uwsgi_headroom.record import WORKING, State
 
 LEAST_USE = 0.4
 """The use of a lock, in the worker that uses it most, from which on its limit is known. Below it, too few samples find
@@ -57,34 +60,34 @@ def compute_lock(window: Window) -> LockFigures | None:
     """The figures of the lock that is closest to its limit; None if none was seen."""
     known, of_file = window.file_lock_seconds, None
     if known and window.file_lock_held_seconds is not None and _is_enough(known, window):
-        of_file = _of_shared(window, window.file_lock_held_seconds / known)
+        of_file = _of_use("file", window, window.file_lock_held_seconds / known)
     found = [lock for lock in (_of_workers(window), of_file) if lock]
     return max(found, key=lambda lock: (lock.is_known, lock.use), default=None)
 
 
-def _of_shared(window: Window, use: float) -> LockFigures | None:
-    requests, used = sum(worker.requests for worker in window.workers), min(1.0, use)
-    if requests < LEAST_REQUESTS or not used:
+def compute_pool(window: Window, pools: Mapping[int, int], threads: Mapping[State, float]) -> LockFigures | None:
+    """The figures of a pool of connections that each worker has. pools: their sizes; threads: mean number by state."""
+    up = _count_up(window)
+    if not pools or not up or window.observed_seconds < LEAST_SECONDS:
         return None
-    limit = requests / window.seconds / used
-    return LockFigures("file", 1 / limit, used, used, limit, limit, limit)
+    busy = sum(threads.get(state, 0.0) for state in WORKING)
+    return _of_use("worker", window, busy / (max(pools.values()) * up), up)
 
 
-def compute_pool(window: Window, size: int, busy: float) -> LockFigures | None:
-    """The figures of a pool of connections that each worker has. busy: the mean number of threads with one."""
-    requests, observed = sum(worker.requests for worker in window.workers), window.observed_seconds
-    if requests < LEAST_REQUESTS or observed < LEAST_SECONDS:
+def _count_up(window: Window) -> float:
+    return sum(min(1.0, ratio(worker.up_seconds, window.observed_seconds) or 0.0) for worker in window.workers)
+
+
+def _of_use(scope: Scope, window: Window, use: float, locks: float = 1.0) -> LockFigures | None:
+    """The figures of so many locks that are in use for this part of the time."""
+    requests, use = sum(worker.requests for worker in window.workers), min(1.0, use)
+    if requests < LEAST_REQUESTS or not use:
         return None
-    up = sum(min(1.0, worker.up_seconds / observed) for worker in window.workers)
-    if not up or not busy:
-        return None
-    use, throughput = min(1.0, busy / (size * up)), requests / window.seconds
-    limit = throughput / use
-    return LockFigures("worker", up / limit, use, use, limit, limit, limit)
+    limit = requests / window.seconds / use
+    return LockFigures(scope, locks / limit, use, use, limit, limit, limit)
 
 
 def _of_workers(window: Window) -> LockFigures | None:
-    observed = window.observed_seconds
     known = [worker for worker in window.workers if worker.requests and _is_enough(worker.lock_seconds, window)]
     requests = sum(worker.requests for worker in known)
     if requests < LEAST_REQUESTS:
@@ -94,7 +97,7 @@ def _of_workers(window: Window) -> LockFigures | None:
     least, most = (sum(each) for each in zip(*ranges, strict=True))
     if not least:
         return None
-    up = sum(min(1.0, worker.up_seconds / observed) for worker in window.workers)
+    up = _count_up(window)
     seconds = (least + most) / 2 / throughput
     limit = up / seconds
     return LockFigures(

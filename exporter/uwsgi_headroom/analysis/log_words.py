@@ -32,7 +32,6 @@ STARTS = ("no_callable", "application_not_loaded", "failed_in_worker", "no_appli
 
 _MOST_QUOTED = 2
 
-
 LOG = (
     "[said? uWSGI's log says that {said}. ][unsure? Nothing else confirms this. ][signal? {signal} ]"
     "[silent? uwsgi-headroom reads this log, and recognized no message in it since it began to watch. ]"
@@ -45,7 +44,8 @@ LOG = (
 def read_log(server: ServerRecord, codes: Sequence[str]) -> Facts:
     """What uWSGI's log says by these messages: the facts of `LOG`; and `killed` and `place`, if proven."""
     log = server.log or LogRecord()
-    found = [code for code in codes if code in log.messages][:_MOST_QUOTED]
+    every = [code for code in codes if code in log.messages]
+    found, proven = every[:_MOST_QUOTED], [log.messages[code] for code in every if log.messages[code].agreed]
     fix = next(map(advise, found), "")
     return {
         "fix": fix,
@@ -57,7 +57,7 @@ def read_log(server: ServerRecord, codes: Sequence[str]) -> Facts:
         "turn_on": log.turn_on,
         "log_off": (not log.turn_on and log.off) or "",
         "killed": proven_signal(server),
-        "place": Private(_find_place(log, codes)),
+        "place": Private(next((message.place for message in proven if message.place), "")),
     }
 
 
@@ -100,8 +100,3 @@ def _find_signals(log: LogRecord, *, is_proven: bool = False) -> Sequence[int]:
         if message is not None and (message.agreed or not is_proven):
             signals.update(caught or message.signals)
     return sorted(signals)
-
-
-def _find_place(log: LogRecord, codes: Sequence[str]) -> str:
-    found = (log.messages[code] for code in codes if code in log.messages)
-    return next((message.place for message in found if message.agreed and message.place), "")

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
 from uwsgi_headroom.config.slo import INTERVALS, Slo
 from uwsgi_headroom.history.response_times.totals import SlowRequests
-from uwsgi_headroom.same_fields import copy_fields, given
+from uwsgi_headroom.same_fields import copy_fields
 from uwsgi_headroom.words.template import fill
 
 FAST_BURN, SLOW_BURN = 14.4, 6.0
@@ -52,7 +52,7 @@ class Burn(Struct, frozen=True, kw_only=True):
     rate: float | None
 
 
-class LoadLimit(Struct, frozen=True):
+class LoadLimit(NamedTuple):
     """The load at which the 95th percentile crosses the threshold, as a multiple of the present load."""
 
     multiple: float
@@ -97,10 +97,10 @@ def judge_objective(
 ) -> Objective:
     """Judge an objective from the requests of its windows, which end now. interval: seconds between two samples.
     queue_wait: of the present window."""
-    unjudged = None
-    if slo.threshold < INTERVALS * interval * 0.9:
-        unjudged = fill(UNJUDGED, {"interval": interval, "least": INTERVALS * interval})
-    burns = []
+    least, unjudged = INTERVALS * interval, None
+    if slo.threshold < 0.9 * least:
+        unjudged = fill(UNJUDGED, {"interval": interval, "least": least})
+    burns, (multiple, is_reached) = [], load_limit or (None, None)
     for each in windows:
         requests = each.requests + each.lost + each.refused
         bad = each.slower + each.waited + each.lost + each.refused
@@ -116,8 +116,8 @@ def judge_objective(
         level=None if unjudged else find_level(burns),
         unjudged=unjudged,
         queue_wait=queue_wait,
-        load_multiple=given(load_limit, lambda limit: limit.multiple),
-        load_multiple_reached=given(load_limit, lambda limit: limit.reached),
+        load_multiple=multiple,
+        load_multiple_reached=is_reached,
     )
 
 
@@ -144,10 +144,8 @@ def find_load_limit(minutes: Iterable[SlowRequests], load: float | None) -> Load
     first = [*over, True].index(True)
     if first == 0 or not all(over[first:]):
         return None  # slow at low load, or at a load, but not at a higher one: load is not the cause
-    if first == len(over) and loads[-1] < load:
-        return None
     if first == len(over):
-        return LoadLimit(loads[-1] / load, reached=False)
+        return LoadLimit(loads[-1] / load, reached=False) if loads[-1] >= load else None
     part = (1 - _SHARE - slower[first - 1]) / (slower[first] - slower[first - 1])
     below = loads[first - 1]
     return LoadLimit((below + part * (loads[first] - below)) / load, reached=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from itertools import accumulate
-from operator import add, sub
+from operator import add, mul, sub
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -88,13 +88,13 @@ def compute_percentiles(window: ResponseTimeWindow | None, mean: float | None = 
     """The percentiles of a window; None without completed requests. mean: of the response times."""
     if window is None or not window.requests:
         return None
-    distribution = _Distribution(window)
-    enough = [share for share in SHARES if window.requests * (1 - share) >= _LEAST_SLOWER - 1e-9]
+    distribution, interval = _Distribution(window), window.interval
     percentiles = [
-        _limit(distribution.percentile(share, window.interval), _find_most(window, share, mean), window.interval)
-        for share in enough
+        _limit(distribution.percentile(share, interval), _find_most(window, share, mean), interval)
+        for share in SHARES
+        if window.requests * (1 - share) >= _LEAST_SLOWER - 1e-9
     ]
-    return ResponseTimes(requests=window.requests, interval=window.interval, percentiles=tuple(percentiles))
+    return ResponseTimes(requests=window.requests, interval=interval, percentiles=tuple(percentiles))
 
 
 def find_slow(window: ResponseTimeWindow | None, times: ResponseTimes | None) -> Slow | None:
@@ -103,11 +103,11 @@ def find_slow(window: ResponseTimeWindow | None, times: ResponseTimes | None) ->
     if window is None or half is None:
         return None
     first = window.bins.find(FAR_SLOWER * half.high) + 1
-    numbers = [(number, place) for place, number in enumerate(window.counts[first:], first) if number > _NEGLIGIBLE]
-    found = [(number, window.bins.edges_of(place)[0]) for number, place in numbers]
-    if not found:
+    places = [place for place, number in enumerate(window.counts[first:], first) if number > _NEGLIGIBLE]
+    if not places:
         return None
-    return Slow(sum(number for number, _ in found), found[0][1], sum(number * low for number, low in found), half.high)
+    numbers, least = ([window.counts[place] for place in places], [window.bins.edges_of(place)[0] for place in places])
+    return Slow(sum(numbers), least[0], sum(map(mul, numbers, least)), half.high)
 
 
 def _find_most(window: ResponseTimeWindow, share: float, mean: float | None) -> float:
@@ -144,8 +144,7 @@ class _Distribution:
 
     def percentile(self, share: float, interval: float) -> Percentile:
         """The percentile at a share of the requests. interval: seconds between two samples."""
-        estimated = self._estimated
-        wanted = share * estimated[-1]
+        estimated, wanted = self._estimated, share * self._estimated[-1]
         place = bisect_left(estimated, wanted)
         below = estimated[place - 1] if place else 0.0
         start, end = self._edges_of(place)
@@ -159,8 +158,8 @@ class _Distribution:
             low, high = low - _WIDER * interval, high + _WIDER * interval
         finest = RESOLUTION * interval
         if seconds < finest:
-            bound = max(finest, high)
-            return Percentile(share=share, seconds=None, low=0.0, high=bound, under=bound)
+            high = max(finest, high)
+            return Percentile(share=share, seconds=None, low=0.0, high=high, under=high)
         is_bounded = seconds >= _WEAK * interval and low >= finest
         return Percentile(share=share, seconds=seconds, low=low * is_bounded, high=max(high, seconds))
 

@@ -1,13 +1,12 @@
 """The rules of the review: each is a row, which says when it speaks about a uWSGI's options, and what.
 
-A rule that needs to know that an option is *not* set speaks only where every option is known (`Options.complete`). The
-defaults and versions are those of uWSGI's source, 2.0.17 to 2.0.31. No value of an option is repeated but numbers.
+A rule that needs to know that an option is *not* set speaks only where every option is known (`Options.complete`). No
+value of an option is repeated but numbers.
 """
 
 from __future__ import annotations
 
 import ipaddress
-import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import inf
@@ -16,9 +15,10 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from uwsgi_headroom.analysis import setting_facts as known
+from uwsgi_headroom.analysis.setting_facts import Case, Seen, list_facts, make_case, parse_version
 from uwsgi_headroom.record import DEFAULT_MIN_LIFETIME, Options, ServerRecord, spell_option
-from uwsgi_headroom.words.formats import counted
-from uwsgi_headroom.words.template import Fact, fill, names_in
+from uwsgi_headroom.words.template import fill
 
 THINGS_TO_KNOW = "https://uwsgi-docs.readthedocs.io/en/latest/ThingsToKnow.html"
 RELOADING = "https://uwsgi-docs.readthedocs.io/en/latest/articles/TheArtOfGracefulReloading.html"
@@ -30,18 +30,8 @@ SIGNALS = "https://uwsgi-docs.readthedocs.io/en/latest/Management.html"
 THUNDER = "https://uwsgi-docs.readthedocs.io/en/latest/articles/SerializingAccept.html"
 SOURCE = "uWSGI's source"
 
-DEFAULT_LISTEN = 100
-DEFAULT_MERCY = 60
-"""Seconds of `worker-reload-mercy`."""
-
 NEVER = "never."
 """When a setting that always matters does not."""
-
-MAX_REQUESTS_DELTA = (2, 0, 29)
-"""The first version with `max-requests-delta`; an earlier one does not start with it under `strict`."""
-
-DEFAULT_HTTP_TIMEOUT = 60
-DEFAULT_BUFFER = 4096
 
 GENERAL = "General advice: nothing of a running uWSGI shows whether it matters here."
 
@@ -52,33 +42,6 @@ _LONG_MERCY = 300
 
 _LONG_WITHOUT_LIMITS = 60
 """Seconds of `min-worker-lifetime` above which a worker may outgrow its limits."""
-
-
-class Seen(Struct, frozen=True):
-    """What is seen of a uWSGI that runs; None where it is unknown, as for a file alone. threads: of each worker;
-    mounted: how many applications it has; extensions: loaded modules in C that fail beside a second interpreter;
-    descriptors: the limit of open files of the master; is_first: in its container; unit: of systemd."""
-
-    version: tuple[int, ...] | None = None
-    workers: int | None = None
-    threads: int | None = None
-    mounted: int | None = None
-    extensions: tuple[str, ...] = ()
-    somaxconn: int | None = None
-    descriptors: int | None = None
-    is_first: bool | None = None
-    is_vassal: bool = False
-    unit: str = ""
-    logs_to_pipe: bool | None = None
-
-    @property
-    def is_running(self) -> bool:
-        """Whether a uWSGI that runs was read."""
-        return self.version is not None or self.workers is not None
-
-    def knows(self, *version: int) -> bool:
-        """Whether this uWSGI is at least of this version; a version that is not known is taken for a new one."""
-        return self.version is None or self.version >= version
 
 
 def review(options: Options, seen: Seen) -> list[SettingAdvice]:
@@ -131,101 +94,6 @@ def _place(advice: SettingAdvice, options: Options) -> SettingAdvice:
     return replace(advice, seen=f"{advice.seen.removeprefix(GENERAL)} {where}.".strip())
 
 
-class Case(Struct, frozen=True):
-    """A uWSGI under review, and what follows from its options and defaults; None where it is unknown. least_life,
-    mercy, patience: seconds of `min-worker-lifetime`, `worker-reload-mercy`, and for which the router waits; queue: the
-    length of the listen queue; reserve: the workers that cheaper mode can add; scales: whether it is on."""
-
-    options: Options
-    seen: Seen
-    workers: int | None
-    threads: int | None
-    least_life: int | None
-    mercy: int | None
-    patience: int
-    queue: int | None
-    reserve: int
-    scales: bool
-
-    def lacks(self, name: str) -> bool:
-        """Whether an option is known to be missing, or off."""
-        return self.options.complete and not getattr(self.options, name)
-
-    def reach_together(self, limit: str) -> bool:
-        """Whether all workers reach a limit at about the same time."""
-        return bool(getattr(self.options, limit)) and (self.workers or 1) > 1 and self.lacks(f"{limit}_delta")
-
-    @property
-    def has_router(self) -> bool:
-        return bool(self.options.http) and self.options.complete
-
-    @property
-    def is_initial_ignored(self) -> bool:
-        least, initial = self.options.cheaper or 0, self.options.cheaper_initial or 0
-        return self.scales and initial > 0 and not least <= initial <= least + self.reserve
-
-    def name_set(self, *names: str) -> str:
-        """Those of the options that are set, for a sentence."""
-        return ", ".join(f"`{spell_option(name)}`" for name in names if getattr(self.options, name) is not None)
-
-    def find(self, name: str) -> Fact:
-        """A fact by the name that a row calls it: of the case, of an option, of what is seen, or of texts alone."""
-        part = next((part for part in (self, self.options, self.seen) if hasattr(part, name)), None)
-        return getattr(part, name) if part else _compute(self)[name]
-
-
-def make_case(options: Options, seen: Seen) -> Case:
-    """What follows from options: a default applies where one is known to be missing."""
-
-    def default(value: int | None, default: int) -> int | None:
-        return default if value is None and options.complete else value
-
-    most = options.processes or seen.workers
-    return Case(
-        options,
-        seen,
-        workers=seen.workers or default(options.processes or None, 1),
-        threads=seen.threads or default(options.threads or None, 1),
-        least_life=default(options.min_worker_lifetime, DEFAULT_MIN_LIFETIME),
-        mercy=default(options.worker_reload_mercy, DEFAULT_MERCY),
-        patience=options.http_timeout or DEFAULT_HTTP_TIMEOUT,
-        queue=default(options.listen or None, DEFAULT_LISTEN),
-        reserve=(most and most - (options.cheaper or 0)) or 0,
-        scales=bool(options.cheaper and most),
-    )
-
-
-_LIMITS = ("max_requests", "reload_on_rss", "reload_on_as")
-_CHEAPER_OPTIONS = ("cheaper_initial", "cheaper_step", "cheaper_overload", "cheaper_algo")
-
-
-def _compute(case: Case) -> dict[str, Fact]:
-    options, seen, workers = case.options, case.seen, case.workers or 1
-    most = case.reserve + (options.cheaper or 0)
-    return {
-        "size": f"{counted(workers, 'worker')} of {counted(case.threads or 1, 'thread')}.",
-        "master_unit": seen.unit * (not seen.is_first),
-        "version_name": ".".join(map(str, seen.version or ())),
-        "modules": ", ".join(seen.extensions) * bool(seen.mounted),
-        "requests_apart": max(1, (options.max_requests or 0) // workers),
-        "seconds_apart": max(1, (options.max_worker_lifetime or 0) // workers),
-        "half_life": (options.max_worker_lifetime or 0) // 2,
-        "life_is_default": options.min_worker_lifetime is None,
-        "set_limits": case.name_set(*(name for name in _LIMITS if getattr(options, name))),
-        "mercy_is_default": options.worker_reload_mercy is None,
-        "longer": min(1024, seen.somaxconn or 1024),
-        "cheaper_options": case.name_set(*_CHEAPER_OPTIONS),
-        "most_workers": most,
-        "half": max(1, most // 2),
-        "nearest": min(max(options.cheaper_initial or 0, options.cheaper or 0), most),
-        "step": max(1, case.reserve // 4),
-        "gigabytes": f"{(seen.descriptors or 0) * 8 / 1e9:.1f}",
-        "times_set": len(options.chmod_socket or ()),
-        "headers": options.buffer_size or DEFAULT_BUFFER,
-        "unbuffered": not options.post_buffering,
-    }
-
-
 class SettingAdvice(Struct, frozen=True, kw_only=True):
     """What will cause trouble, and how to prevent it. warning: it will, on what is known; info: it may. In a rule,
     texts are templates. when: whether it speaks; warns: whether it is a warning then; title: what hurts; lines: for the
@@ -248,22 +116,19 @@ class SettingAdvice(Struct, frozen=True, kw_only=True):
 
     def fill(self, case: Case) -> SettingAdvice:
         """What a rule says of a case."""
-
-        def say(text: str) -> str:
-            return fill(text, {name: case.find(name) for name in names_in(text)})
-
+        facts = list_facts(case)
         return replace(
             self,
             severity="warning" if self.warns(case) else self.severity,
-            reason=say(self.reason),
-            lines=tuple(map(say, self.lines)),
-            seen=say(self.seen) or GENERAL,
+            reason=fill(self.reason, facts),
+            lines=tuple(fill(line, facts) for line in self.lines),
+            seen=fill(self.seen, facts) or GENERAL,
         )
 
 
 _REQUESTS_TOGETHER = SettingAdvice(
     rule="max_requests_delta",
-    when=lambda case: case.reach_together("max_requests") and case.seen.knows(*MAX_REQUESTS_DELTA),
+    when=lambda case: case.reach_together("max_requests") and case.seen.knows(*known.MAX_REQUESTS_DELTA),
     severity="warning",
     title="All workers reach `max-requests` at about the same time, and no requests are served while they restart.",
     reason="Workers share the load evenly, so they reach this number of requests at nearly the same time.",
@@ -337,7 +202,7 @@ RULES: tuple[SettingAdvice, ...] = (
     ),
     SettingAdvice(
         rule="listen",
-        when=lambda case: 0 < (case.queue or 0) <= min(DEFAULT_LISTEN, case.seen.somaxconn or inf),
+        when=lambda case: 0 < (case.queue or 0) <= min(known.DEFAULT_LISTEN, case.seen.somaxconn or inf),
         title="The listen queue is short: if it is full, further connections are refused.",
         reason="It holds the connections that no thread has accepted yet. A burst, or a pause, fills it.",
         lines=("listen = {longer:plain}",),
@@ -348,7 +213,7 @@ RULES: tuple[SettingAdvice, ...] = (
     ),
     SettingAdvice(
         rule="cheaper_off",
-        when=lambda case: case.lacks("cheaper") and case.name_set(*_CHEAPER_OPTIONS),
+        when=lambda case: case.lacks("cheaper") and case.name_set(*known.CHEAPER_OPTIONS),
         severity="warning",
         title="Options of the cheaper mode are set, but not the mode: all workers always run.",
         reason="`cheaper` is the number of workers that keep running when there is little to do.",
@@ -356,7 +221,7 @@ RULES: tuple[SettingAdvice, ...] = (
         unless="you want all workers to run: then remove the other options.",
         source=CHEAPER,
         seen="Set: {cheaper_options}.",
-        sets=_CHEAPER_OPTIONS,
+        sets=known.CHEAPER_OPTIONS,
     ),
     SettingAdvice(
         rule="cheaper_too_large",
@@ -408,7 +273,7 @@ RULES: tuple[SettingAdvice, ...] = (
     replace(
         _REQUESTS_TOGETHER,
         when=lambda case: (
-            case.reach_together("max_requests") and _AGE_DELTA <= (case.seen.version or ()) < MAX_REQUESTS_DELTA
+            case.reach_together("max_requests") and _AGE_DELTA <= (case.seen.version or ()) < known.MAX_REQUESTS_DELTA
         ),
         lines=("max-worker-lifetime = 3600", "max-worker-lifetime-delta = 300"),
         needs="2.0.20",
@@ -449,7 +314,7 @@ RULES: tuple[SettingAdvice, ...] = (
     SettingAdvice(
         rule="min_worker_lifetime",
         when=lambda case: (
-            any(getattr(case.options, name) for name in _LIMITS) and (case.least_life or 0) > _LONG_WITHOUT_LIMITS
+            any(getattr(case.options, name) for name in known.LIMITS) and (case.least_life or 0) > _LONG_WITHOUT_LIMITS
         ),
         title="A worker that has just started may grow far beyond the limits at which uWSGI replaces workers.",
         reason="uWSGI replaces no worker that is younger than `min-worker-lifetime`, whatever it has served or takes.",
@@ -584,7 +449,7 @@ RULES: tuple[SettingAdvice, ...] = (
     ),
     SettingAdvice(
         rule="buffer_size",
-        when=lambda case: case.options.complete and (case.options.buffer_size or 0) <= DEFAULT_BUFFER,
+        when=lambda case: case.options.complete and (case.options.buffer_size or 0) <= known.DEFAULT_BUFFER,
         title="uWSGI drops requests with large headers, and no counter shows them.",
         reason="Cookies and tokens make headers larger than the default of 4,096 bytes. uWSGI only writes to its log.",
         lines=("buffer-size = 32768",),
@@ -699,12 +564,6 @@ def list_rules() -> list[SettingAdvice]:
     """What each rule says in general, with numbers as examples, by their names."""
     rows = {rule.rule: rule for rule in reversed(RULES)}
     return [rows[name].fill(_EXAMPLE) for name in sorted(rows)]
-
-
-def parse_version(text: str) -> tuple[int, ...] | None:
-    """The numbers of a version such as `2.0.21-debian`; None if it has none."""
-    found = re.match(r"[0-9]{1,4}(\.[0-9]{1,4})+", text)
-    return tuple(map(int, found[0].split("."))) if found else None
 
 
 def _is_local(address: str) -> bool:

@@ -151,9 +151,9 @@ def name_wait_of_holder(figures: Figures) -> str:
     """The same as words, also where it is a pipe or a disk, which all processes may share; empty if it is not known."""
     threads: Mapping[State, float] = (figures.waits and figures.waits.threads) or {}
     shared: Sequence[State] = ("pipe", "disk")
-    names = [main.label for main in [find_wait_of_holder(figures)] if main]
-    names += [f"a {state}" for state in shared if threads.get(state, 0.0) >= MAIN * _count_holders(figures)]
-    return next(iter(names), "")
+    if main := find_wait_of_holder(figures):
+        return main.label
+    return next((f"a {state}" for state in shared if threads.get(state, 0.0) >= MAIN * _count_holders(figures)), "")
 
 
 def is_lock_bound(figures: Figures) -> bool:

@@ -10,29 +10,23 @@ threads, it is multiplied by (1 + cv²) / 2 (A. O. Allen, "Probability, Statisti
 1 if they are too short to be estimated. Requests that compute share CPUs and interpreters in turns, and the mean wait
 does not depend on the variation then (L. Kleinrock, volume 2, 1976, section 4.4: processor sharing).
 
-* Threads: all that serve a socket are one pool, since any free thread takes the next request.
-* CPUs: one pool of as many servers as the workers can use.
-* Interpreters: one pool of as many servers as there are workers; and that of the hottest worker, at today's shares.
-* A lock of the application: a queue in each worker, at even shares, or one queue for the lock of a file.
-
-Arrivals are taken as random. Where they come in bursts, requests wait sooner than computed; so what is measured goes
-first: if requests wait noticeably now, the usable headroom is 1 at most, and if they do not wait for threads now, that
-of the threads is 1 at least. The same holds for what they wait for in service, where that is measured.
+Where requests come in bursts, they wait sooner than computed; so what is measured goes first: if they wait noticeably
+now, the usable headroom is 1 at most, and if they do not wait for threads now, that of the threads is 1 at least. The
+same holds for what they wait for in service, where that is measured.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from math import exp, inf, log, sqrt
+from math import exp, inf, log
 from operator import mul
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.capacity import Headroom, Limit, ServerLoad, usable_beside_others
-from uwsgi_headroom.analysis.demand import find_longest_wait
-from uwsgi_headroom.analysis.littles_law import judge_waiting, noticed_wait, ratio
+from uwsgi_headroom.analysis.littles_law import noticed_wait, ratio
 from uwsgi_headroom.analysis.percentiles import RESOLUTION
 from uwsgi_headroom.analysis.wait_states import WaitFigures
 from uwsgi_headroom.history.counts import sum_if_all_known
@@ -58,13 +52,12 @@ class Queue(NamedTuple):
 
 def add_usable(load: ServerLoad, room: Headroom, wait_factor: float, waits: WaitFigures | None) -> Headroom:
     """The headroom with the usable one, if both it and the response time are known. wait_factor: see `variation`."""
-    flow, limits = load.flow, room.by_limit
+    flow, limits, judged = load.flow, room.by_limit, load.flow.waiting
     if room.factor is None or not flow.response_time or not flow.throughput:
         return room
     # The wait for a thread is beside the response time, and is compared with all of it; the others are in it.
     waiting = _wait_for_limits(waits, limits)
     in_service = noticed_wait(flow.response_time - (waiting or 0.0))
-    judged = judge_waiting(find_longest_wait(flow, load.by_socket)[0])
     # The wait that is allowed, and the least factor.
     outside = noticed_wait(flow.response_time), float(judged == "none")
     inside = in_service, float(waiting is not None and waiting < in_service)
@@ -147,11 +140,6 @@ def erlang_wait(threads: int, offered: float, seconds: float) -> float:
     """The mean wait of random arrivals, in seconds. offered: the mean number of busy threads; seconds: in service."""
     if offered >= threads:
         return inf
-    return waiting_share(threads, offered) * seconds / (threads - offered)
-
-
-def waiting_share(threads: int, offered: float) -> float:
-    """Erlang C: the share of the requests that find all threads busy. offered: less than the threads."""
     if offered <= 0:
         return 0.0
     # 1 / B = 1 + c / a + c (c - 1) / a² + ..., where B is Erlang's loss formula.
@@ -162,7 +150,8 @@ def waiting_share(threads: int, offered: float) -> float:
         if term < _NEGLIGIBLE * inverse or inverse > _HUGE:
             break
     use = offered / threads
-    return 1 / (use + (1 - use) * inverse)
+    share = 1 / (use + (1 - use) * inverse)  # Erlang C: the requests that find all threads busy
+    return share * seconds / (threads - offered)
 
 
 _NEGLIGIBLE, _HUGE = 1e-7, 1e100
@@ -178,37 +167,12 @@ _STEPS_OF_WAIT = 100
 
 @lru_cache(maxsize=4096)
 def highest_utilization(servers: int, wait: float) -> float:
-    """The utilization of M/M/c with this mean wait in mean service times (corrects H. Sakasegawa 1977)."""
-    power = sqrt(2 * (servers + 1)) - 1
-    aim = log(wait)
-    asked, before = aim + log(servers), (0.0, 0.0)
-    use = 0.0
-    for step in range(_STEPS):
-        use = _solve_approximation(power, exp(asked))
-        exact = erlang_wait(servers, use * servers, 1.0)
-        if not 0 < exact < inf:
-            break
-        found = log(exact)
-        if abs(found - aim) < _CLOSE:
-            break
-        slope = (found - before[1]) / (asked - before[0]) if step and asked != before[0] else 1.0
-        before = (asked, found)
-        asked += (aim - found) / (slope if slope > _LEAST_SLOPE else 1.0)
-    return use
-
-
-_STEPS, _CLOSE, _LEAST_SLOPE = 8, 1e-4, 0.2
-
-
-def _solve_approximation(power: float, wanted: float) -> float:
-    """The use at which use ** power / (1 - use) is as wanted."""
-    if power <= 1:
-        return wanted / (1 + wanted)
+    """The utilization of M/M/c with this mean wait in mean service times."""
     low, high = 0.0, 1.0
     for _ in range(_HALVINGS):
-        free = (low + high) / 2
-        low, high = (free, high) if (1 - free) ** power > wanted * free else (low, free)
-    return 1 - (low + high) / 2
+        use = (low + high) / 2
+        low, high = (use, high) if erlang_wait(servers, use * servers, 1.0) < wait else (low, use)
+    return (low + high) / 2
 
 
-_HALVINGS = 30
+_HALVINGS = 24

@@ -27,7 +27,7 @@ class WaitState(Struct, frozen=True, kw_only=True):
     per_request: float | None
 
 
-class Backend(Struct, frozen=True, kw_only=True):
+class Backend(Struct, frozen=True):
     """A backend that is named in the configuration. address: `10.0.0.5:5432`, `*:5432` or the path of a UNIX socket;
     threads: mean number of threads that wait for it; per_request: as in `WaitState`."""
 
@@ -96,12 +96,6 @@ def list_gaps(server: ServerRecord) -> tuple[str, ...]:
     return (*filter(None, [server.waits.off]), *server.waits.gaps)
 
 
-def main_backend(waits: WaitFigures) -> Backend | None:
-    """The named backend for which most of the threads wait that wait for one; None if no name has as many."""
-    least = MOSTLY * waits.threads.get("backend", 0.0)
-    return next((each for each in waits.backends if each.threads and each.threads >= least), None)
-
-
 def compute_waits(
     window: Window, flow: Flow, stuck: float = 0.0, old: int = 0, sample: Waits = NO_WAITS
 ) -> WaitFigures | None:
@@ -129,24 +123,17 @@ def compute_waits(
         each = 1 / flow.throughput if each is None else each
         # Of the backends, the same part is without stuck requests as of all threads that wait for one.
         within = each * (ratio(moving.get("backend"), threads.get("backend", 0.0)) or 0.0)
+    states = [
+        WaitState(state=state, threads=number, per_request=each and moving[state] * each)
+        for state, number in threads.items()
+    ]
+    backends = [
+        Backend(name, sample.addresses.get(name, ""), area / seconds, within and area / seconds * within)
+        for name, area in waits.backends.items()
+    ]
     return WaitFigures(
-        states=tuple(
-            [
-                WaitState(state=state, threads=number, per_request=None if each is None else moving[state] * each)
-                for state, number in sorted(threads.items(), key=lambda item: -item[1])
-            ]
-        ),
-        backends=tuple(
-            [
-                Backend(
-                    name=name,
-                    address=sample.addresses.get(name, ""),
-                    threads=area / seconds,
-                    per_request=None if within is None else area / seconds * within,
-                )
-                for name, area in sorted(waits.backends.items(), key=lambda item: -item[1])
-            ]
-        ),
+        states=tuple(sorted(states, key=lambda each: -each.threads)),
+        backends=tuple(sorted(backends, key=lambda each: -each.threads)),
         total=total,
         disagreement=ratio(waits.disagreement_seconds, seconds) or 0.0,
         stuck=stuck,
@@ -183,11 +170,10 @@ the age of a stuck request is known to the second, and a WebSocket takes a momen
 
 def _without_lasting(threads: Mapping[State, float], lasting: float) -> dict[State, float]:
     """The threads in each state without those of requests that last, most likely in the states with most threads."""
-    left = dict(threads)
-    for state in sorted(threads, key=lambda state: -threads[state]):
-        taken = min(lasting, left[state])
-        left[state] -= taken
-        lasting -= taken
+    left = {}
+    for state, number in sorted(threads.items(), key=lambda item: -item[1]):
+        left[state] = number - min(lasting, number)
+        lasting -= min(lasting, number)
     return left
 
 

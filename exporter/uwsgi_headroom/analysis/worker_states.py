@@ -53,8 +53,7 @@ def find_outside_holder(server: ServerRecord) -> int | None:
     """The PID of the process that holds the lock for which requests wait, if it is known to be no worker."""
     if server.sample.uwsgi_lock_holder:
         return server.sample.uwsgi_lock_holder.pid
-    pids = {worker.local_pid for worker in server.workers if worker.pid}
-    holder = server.sample.file_lock_holder
+    pids, holder = {worker.local_pid for worker in server.workers if worker.pid}, server.sample.file_lock_holder
     return None if holder in pids or None in pids else holder
 
 
@@ -134,21 +133,16 @@ def find_unexplained_ends(figures: Figures) -> Ends:
     reloaded = len(ended) == len(figures.window.workers) > 1 and len({times for _, times, _ in ended}) == 1
     limits = (options.max_requests, options.max_worker_lifetime, options.reload_on_rss, options.reload_on_as)
     is_limited = not options.complete or any((*limits, options.evil_reload_on_rss, options.ends_workers))
-    reloaded = reloaded or are_reloaded(figures, ended) or are_stopped_when_idle(figures)
-    if is_limited or reloaded or scales(figures) or figures.window.harakiris:
-        return []
-    return ended
+    reloaded = reloaded or are_reloaded(figures) or are_stopped_when_idle(figures)
+    return ended * (not (is_limited or reloaded or scales(figures) or figures.window.harakiris))
 
 
-def are_reloaded(figures: Figures, ended: Ends) -> bool:
+def are_reloaded(figures: Figures) -> bool:
     """Whether the workers were replaced as in a reload of all workers: at once, or one after another; without a lost
     request, and none more than once more often than another. False if no option allows for one. Of one or two workers,
     that shows in the others, just before or after them."""
-    workers = figures.window.workers
-    options = figures.server.setup.options
-    if options.complete and not options.can_reload_workers:
-        return False
-    if any(worker.lost for worker in workers):
+    workers, ended, options = figures.window.workers, find_ends(figures), figures.server.setup.options
+    if count_lost(figures) or (options.complete and not options.can_reload_workers):
         return False
     if len(ended) < FEWEST:
         return all(count == 1 for _, count, _ in ended) and _begin_or_end_a_reload(figures.server, ended)
@@ -191,8 +185,7 @@ def are_stopped_when_idle(figures: Figures) -> bool:
 
 
 def _begin_or_end_a_reload(server: ServerRecord, ended: Ends) -> bool:
-    workers = [worker.worker_id for worker in server.workers]
-    spawned = [worker.last_spawn or 0 for worker in server.workers]
+    workers, spawned = [each.worker_id for each in server.workers], [each.last_spawn or 0 for each in server.workers]
     ids, number = [worker_id for worker_id, _, _ in ended], len(ended)
     if ids == workers[-number:]:
         return all(0 <= later - earlier <= TURN_SECONDS for earlier, later in pairwise(spawned))
@@ -230,13 +223,12 @@ def find_harmful_requests(figures: Figures) -> list[tuple[float, int]]:
     """Age and worker id of the stuck requests that take what others need, oldest first. WebSockets are not stuck, and
     event streams are not."""
     are_harmful = name_slots(figures.server) != ASYNC or is_standing(figures.flow) or fill_cores(figures)
-    stuck = _list_stuck(figures.server, figures.stuck_seconds)
-    return stuck if are_harmful and len(stuck) > count_websockets(figures.server, len(stuck)) else []
+    stuck = sorted(_list_stuck(figures.server, figures.stuck_seconds), reverse=True)
+    return stuck * (are_harmful and len(stuck) > count_websockets(figures.server, len(stuck)))
 
 
 def _list_stuck(server: ServerRecord, seconds: float) -> list[tuple[float, int]]:
-    requests = [(age, worker_id) for age, worker_id in list_ages(server) if age >= seconds]
-    return sorted(requests, reverse=True)
+    return [(age, worker_id) for age, worker_id in list_ages(server) if age >= seconds]
 
 
 def count_harmful_now(server: ServerRecord, stuck_seconds: float) -> int:

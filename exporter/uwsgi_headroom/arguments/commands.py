@@ -14,7 +14,7 @@ from uwsgi_headroom.arguments.parser import (
     Flag,
     Parser,
     UsageError,
-    expecting,
+    parse_size,
     parse_span,
     seconds_between,
     suggest,
@@ -24,15 +24,16 @@ from uwsgi_headroom.check.request import FORMATS, UNSET, WATCH_SECONDS, parse_ma
 from uwsgi_headroom.config.defaults import (
     DEFAULT_PASSWORD_COST,
     HISTORY_SECONDS,
+    LEAST_CLIENTS,
     LISTEN_ADDRESS,
     PASSWORD_COST_RANGE,
     SHIPPED_HISTORY,
     STUCK_SECONDS,
+    TUNE_SECONDS,
 )
 from uwsgi_headroom.config.settings import FLAGS, find_setting
 from uwsgi_headroom.report.request import DEFAULT_OUTPUT, DEFAULT_RANGE, parse_range
 from uwsgi_headroom.report.request import FORMATS as REPORT_FORMATS
-from uwsgi_headroom.tune.request import DEFAULT_SECONDS, LEAST_CLIENTS, parse_size
 
 EXIT_STATUSES: Mapping[str, tuple[tuple[int, str], ...]] = {
     "serve": ((0, "stopped by SIGINT"), (1, "no server was found"), (2, "a setting is wrong")),
@@ -75,14 +76,6 @@ EXIT_STATUSES: Mapping[str, tuple[tuple[int, str], ...]] = {
 """By command: each status, lowest first, and what it means, as a clause."""
 
 
-CHECKING = (
-    "Watch uWSGI servers, then print a verdict and what to change. With several servers, print one line for each "
-    "server, the worst first, then the details of each server that is not OK. The exit status is the verdict, as for a "
-    "Nagios plugin. With several servers, the worst server decides the exit status: critical is worse than warning, "
-    "warning is worse than unknown, and unknown is worse than OK. Without an address, look at every uWSGI of this "
-    "machine for ten seconds, also at those without stats."
-)
-
 HTTP_CONFIG = Flag(
     "--http.config.file FILE",
     "a file with the login, the trusted certificates or the client certificate to use with an exporter or a "
@@ -103,207 +96,6 @@ CHECK_FORMATS = (
         values=FORMATS,
     ),
 )
-
-CHECK_FLAGS = (
-    Flag(
-        "addresses ADDRESS",
-        "the address of a stats server, a glob, or `app:SOCKET` or `pid:PID` of a uWSGI without stats (default: every "
-        "uWSGI of this machine, for 10 s); or the URL of an exporter, or of one server's page on it: the exporter "
-        "then answers at once, from its history",
-        is_repeatable=True,
-    ),
-    HTTP_CONFIG,
-    Flag("-a --all", "print all of each server that is not OK; with addresses, print everything that is known"),
-    Flag(
-        "-s --seconds SECONDS",
-        f"how many seconds to watch (default {WATCH_SECONDS:g}). If you give the URL of a running exporter, "
-        "`check` does not watch: it prints at once what the exporter measured over a window of this length, or over "
-        "the next longer window that it has (`serve --window`)",
-        parse=seconds_between(2, HISTORY_SECONDS),
-    ),
-    *CHECK_FORMATS,
-    Flag(
-        "--save FILE",
-        "also write what the servers are judged by to a new file, for a bug report: without paths, addresses, names of "
-        "users, hosts or applications, and code. `check FILE` judges it again",
-    ),
-    Flag(
-        "--stuck AGE",
-        f"count a request as stuck once it has been in service for this long, from 1s to 24h (default "
-        f"{STUCK_SECONDS:g}s)",
-    ),
-    Flag("--read-locks", find_setting("--read-locks").own_help),
-    Flag("--[no-]read-pollfds", find_setting("--read-pollfds").own_help, extra={"default": None}),
-    Flag(
-        "--code",
-        "ten times a second, also find out, from the workers' memory, which Python function and line each busy "
-        "thread runs, and print the functions that take the most time. Only names of functions and files, and line "
-        "numbers, are read, no values of variables",
-    ),
-    Flag("--code-prefix PATH", find_setting("--code-prefix").own_help, is_repeatable=True),
-    Flag(
-        "--uwsgi-log [NAME=]PATH",
-        "read uWSGI's log from this file, or from journal:UNIT (default: the file that uWSGI writes it to, if you may "
-        "read it), and name causes of problems that only the log shows. NAME is the server's name; you may omit NAME "
-        "if there is only one server. Repeatable",
-        is_repeatable=True,
-        aliases=("--log",),
-    ),
-    Flag("--no-log", "read no log that you do not name", extra={"action": "store_true"}),
-    Flag(
-        "--what-if PROCESSESxTHREADS",
-        "also predict the throughput, response time and memory of a setting, such as 8x4 (8 processes with 4 "
-        "threads each). For several settings, repeat the flag, or put commas between the settings",
-        is_repeatable=True,
-    ),
-    Flag(
-        "--since-reload",
-        "also compare the requests since the last reload or restart of uWSGI with earlier requests, in a deploy "
-        "pipeline. The verdict is critical if requests are slower, use more CPU or fail more often, or if "
-        "memory grows. The verdict is unknown until there are enough requests to judge. Needs an exporter",
-        group="after a deploy",
-    ),
-    Flag(
-        "--wait TIME",
-        "how long --since-reload may wait for a verdict, such as 10m (default 0)",
-        parse=parse_span(0, 3600),
-        default=0.0,
-    ),
-    Flag(
-        "--not-before SECONDS",
-        "with --since-reload: ignore reloads before this time, in seconds since 1970 (as `date +%s` prints them)",
-        parse=seconds_between(0, 1e12),
-    ),
-    Flag(
-        "--min-headroom WARNING[:CRITICAL]",
-        "the lowest acceptable headroom. For example, 2:1.2 gives a warning below 2, and is critical below 1.2. "
-        "A headroom of 2 means that the load can double",
-        parse=parse_minimum,
-        default=UNSET,
-        group="your own thresholds",
-    ),
-    Flag(
-        "--min-requests WARNING[:CRITICAL]",
-        "the fewest requests that are OK while `check` watches. For example, 1 gives a warning if none comes",
-        parse=parse_minimum,
-        default=UNSET,
-        group="your own thresholds",
-    ),
-    _maximum(
-        "--max-queue-wait WARNING[:CRITICAL]",
-        "the longest average wait in the listen queue that is OK: 100ms:2s is a warning above 100ms, and critical "
-        "above 2s",
-    ),
-    _maximum(
-        "--max-response-time WARNING[:CRITICAL]",
-        "the longest average response time that is OK: 500ms:2s is a warning above 500ms, and critical above 2s",
-    ),
-    _maximum(
-        "--max-p95 WARNING[:CRITICAL]",
-        "the highest acceptable 95th percentile of response times inside uWSGI, such as 800ms:2s. The percentile "
-        "is estimated from samples, so a threshold has to be at least twice the time between samples, which means at "
-        "least 50ms if `check` itself reads the stats server",
-    ),
-    _maximum(
-        "--max-p99 WARNING[:CRITICAL]",
-        "the highest acceptable 99th percentile of response times, such as 1s:3s. At least 100 requests are "
-        "needed to judge it. All thresholds that you set with flags apply in addition to the built-in checks: they can "
-        "only make a verdict worse",
-    ),
-)
-
-
-REPORTING = (
-    "Write a capacity review of uWSGI servers from weeks of their history: how much of each limit is used at peak, "
-    "what users feel, how the load grows, and what to change. The history comes from a Prometheus that scrapes the "
-    "exporter, or from the file that `serve --history` writes."
-)
-
-REPORT_FLAGS = (
-    Flag("--prometheus URL", "the URL of a Prometheus, or of another store with the same API"),
-    Flag(
-        "--history FILE",
-        "a history file of an exporter. For several machines, give the history file of each: servers with the "
-        "same name then count as one service",
-        is_repeatable=True,
-    ),
-    Flag("--server NAME", "review this server only. May be repeated", is_repeatable=True),
-    Flag("--service NAME", "review this service only. May be repeated", is_repeatable=True),
-    Flag(
-        "--range TIME",
-        "how much time to review, such as 36h, 30d or 12w; the range ends now, or at --until (default 30d)",
-        parse=parse_range,
-        default=DEFAULT_RANGE,
-    ),
-    Flag(
-        "--until TIME",
-        "the end of the range, such as 2026-10-01 or 2026-10-01T12:00 (default: now; with --history, the end of "
-        "the records)",
-    ),
-    Flag(
-        "--time-zone ZONE",
-        "the time zone of days and hours in the report, such as Europe/Berlin (default: this machine's)",
-    ),
-    Flag("-o --output FILE", f"the file (default {DEFAULT_OUTPUT})", default=DEFAULT_OUTPUT, aliases=("--out",)),
-    _json("write the report as JSON", extra=_as_json),
-    Flag(
-        "--format",
-        "the format of the report (default: by the ending of --output)",
-        values=REPORT_FORMATS,
-    ),
-    HTTP_CONFIG,
-    Flag(
-        "--prometheus-header NAME:VALUE",
-        "a header to send with each request, such as 'X-Scope-OrgID: shop'. May be repeated",
-        is_repeatable=True,
-    ),
-)
-
-
-TUNING = (
-    "Find out by experiment how many processes and threads are best for an application. tune starts the application in "
-    "a separate uWSGI on loopback, measures at most five other settings against the present one, and recommends the "
-    "smallest that is as good as the best. tune sends requests only to the uWSGI that it started, and changes none of "
-    "your files. The application connects to its databases and other backends as usual, so let it use test databases."
-)
-
-TUNE_FLAGS = (
-    Flag(
-        "--ini FILE", "the ini file of your server, perhaps with a section (shop.ini:staging)", extra={"required": True}
-    ),
-    Flag("--uwsgi FILE", "the uWSGI program (default: the one in the virtual environment, else the one on PATH)"),
-    Flag(
-        "--url PATH",
-        "a path to request, such as '/items?page=2' (default /); repeat it for several paths, which take turns",
-        is_repeatable=True,
-    ),
-    Flag(
-        "--access-log FILE",
-        "instead of --url: an access log in the common or combined format, whose GET requests tune repeats",
-    ),
-    Flag(
-        "--clients NUMBER",
-        f"clients that ask without a pause (default: as many as the present threads, but at least {LEAST_CLIENTS})",
-        parse=whole_between(1, 2000),
-    ),
-    Flag(
-        "-s --seconds SECONDS",
-        f"how many seconds to measure in each run (default {DEFAULT_SECONDS:g})",
-        parse=seconds_between(1.0, 600.0),
-        default=DEFAULT_SECONDS,
-    ),
-    Flag(
-        "--max-memory SIZE",
-        "recommend nothing that takes more memory in all, such as 800M (default: the memory that is available)",
-        parse=expecting("a size, such as 800M or 1.5G", parse_size),
-    ),
-    Flag(
-        "-o --output FILE",
-        "the file for the diff of the ini file (default: its name with .diff, in the working directory)",
-    ),
-    Flag("--yes", "start without asking"),
-)
-
 
 PROGRAM = "uwsgi-headroom"
 DEFAULT_COMMAND = "serve"
@@ -405,7 +197,120 @@ COMMANDS = (
         ),
         *SETTING_FLAGS,
     ),
-    _command("check", "watch servers for a while, then print a verdict", CHECKING, *CHECK_FLAGS),
+    _command(
+        "check",
+        "watch servers for a while, then print a verdict",
+        "Watch uWSGI servers, then print a verdict and what to change. With several servers, print one line for each "
+        "server, the worst first, then the details of each server that is not OK. The exit status is the verdict, as "
+        "for a Nagios plugin. With several servers, the worst server decides the exit status: critical is worse than "
+        "warning, warning is worse than unknown, and unknown is worse than OK. Without an address, look at every "
+        "uWSGI of this machine for ten seconds, also at those without stats.",
+        Flag(
+            "addresses ADDRESS",
+            "the address of a stats server, a glob, or `app:SOCKET` or `pid:PID` of a uWSGI without stats (default: "
+            "every uWSGI of this machine, for 10 s); or the URL of an exporter, or of one server's page on it: the "
+            "exporter then answers at once, from its history",
+            is_repeatable=True,
+        ),
+        HTTP_CONFIG,
+        Flag("-a --all", "print all of each server that is not OK; with addresses, print everything that is known"),
+        Flag(
+            "-s --seconds SECONDS",
+            f"how many seconds to watch (default {WATCH_SECONDS:g}). If you give the URL of a running exporter, "
+            "`check` does not watch: it prints at once what the exporter measured over a window of this length, or "
+            "over the next longer window that it has (`serve --window`)",
+            parse=seconds_between(2, HISTORY_SECONDS),
+        ),
+        *CHECK_FORMATS,
+        Flag(
+            "--save FILE",
+            "also write what the servers are judged by to a new file, for a bug report: without paths, addresses, "
+            "names of users, hosts or applications, and code. `check FILE` judges it again",
+        ),
+        Flag(
+            "--stuck AGE",
+            f"count a request as stuck once it has been in service for this long, from 1s to 24h (default "
+            f"{STUCK_SECONDS:g}s)",
+        ),
+        Flag("--read-locks", find_setting("--read-locks").own_help),
+        Flag("--[no-]read-pollfds", find_setting("--read-pollfds").own_help, extra={"default": None}),
+        Flag(
+            "--code",
+            "ten times a second, also find out, from the workers' memory, which Python function and line each busy "
+            "thread runs, and print the functions that take the most time. Only names of functions and files, and line "
+            "numbers, are read, no values of variables",
+        ),
+        Flag("--code-prefix PATH", find_setting("--code-prefix").own_help, is_repeatable=True),
+        Flag(
+            "--uwsgi-log [NAME=]PATH",
+            "read uWSGI's log from this file, or from journal:UNIT (default: the file that uWSGI writes it to, if you "
+            "may read it), and name causes of problems that only the log shows. NAME is the server's name; you may "
+            "omit NAME if there is only one server. Repeatable",
+            is_repeatable=True,
+            aliases=("--log",),
+        ),
+        Flag("--no-log", "read no log that you do not name", extra={"action": "store_true"}),
+        Flag(
+            "--what-if PROCESSESxTHREADS",
+            "also predict the throughput, response time and memory of a setting, such as 8x4 (8 processes with 4 "
+            "threads each). For several settings, repeat the flag, or put commas between the settings",
+            is_repeatable=True,
+        ),
+        Flag(
+            "--since-reload",
+            "also compare the requests since the last reload or restart of uWSGI with earlier requests, in a deploy "
+            "pipeline. The verdict is critical if requests are slower, use more CPU or fail more often, or if "
+            "memory grows. The verdict is unknown until there are enough requests to judge. Needs an exporter",
+            group="after a deploy",
+        ),
+        Flag(
+            "--wait TIME",
+            "how long --since-reload may wait for a verdict, such as 10m (default 0)",
+            parse=parse_span(0, 3600),
+            default=0.0,
+        ),
+        Flag(
+            "--not-before SECONDS",
+            "with --since-reload: ignore reloads before this time, in seconds since 1970 (as `date +%s` prints them)",
+            parse=seconds_between(0, 1e12),
+        ),
+        Flag(
+            "--min-headroom WARNING[:CRITICAL]",
+            "the lowest acceptable headroom. For example, 2:1.2 gives a warning below 2, and is critical below 1.2. "
+            "A headroom of 2 means that the load can double",
+            parse=parse_minimum,
+            default=UNSET,
+            group="your own thresholds",
+        ),
+        Flag(
+            "--min-requests WARNING[:CRITICAL]",
+            "the fewest requests that are OK while `check` watches. For example, 1 gives a warning if none comes",
+            parse=parse_minimum,
+            default=UNSET,
+            group="your own thresholds",
+        ),
+        _maximum(
+            "--max-queue-wait WARNING[:CRITICAL]",
+            "the longest average wait in the listen queue that is OK: 100ms:2s is a warning above 100ms, and critical "
+            "above 2s",
+        ),
+        _maximum(
+            "--max-response-time WARNING[:CRITICAL]",
+            "the longest average response time that is OK: 500ms:2s is a warning above 500ms, and critical above 2s",
+        ),
+        _maximum(
+            "--max-p95 WARNING[:CRITICAL]",
+            "the highest acceptable 95th percentile of response times inside uWSGI, such as 800ms:2s. The percentile "
+            "is estimated from samples, so a threshold has to be at least twice the time between samples, which means "
+            "at least 50ms if `check` itself reads the stats server",
+        ),
+        _maximum(
+            "--max-p99 WARNING[:CRITICAL]",
+            "the highest acceptable 99th percentile of response times, such as 1s:3s. At least 100 requests are "
+            "needed to judge it. All thresholds that you set with flags apply in addition to the built-in checks: "
+            "they can only make a verdict worse",
+        ),
+    ),
     _command(
         "compare",
         "say what a deploy changed",
@@ -487,8 +392,95 @@ COMMANDS = (
         ),
         HTTP_CONFIG,
     ),
-    _command("report", "write a capacity review", REPORTING, *REPORT_FLAGS),
-    _command("tune", "find the best processes and threads by experiment", TUNING, *TUNE_FLAGS),
+    _command(
+        "report",
+        "write a capacity review",
+        "Write a capacity review of uWSGI servers from weeks of their history: how much of each limit is used at peak, "
+        "what users feel, how the load grows, and what to change. The history comes from a Prometheus that scrapes the "
+        "exporter, or from the file that `serve --history` writes.",
+        Flag("--prometheus URL", "the URL of a Prometheus, or of another store with the same API"),
+        Flag(
+            "--history FILE",
+            "a history file of an exporter. For several machines, give the history file of each: servers with the "
+            "same name then count as one service",
+            is_repeatable=True,
+        ),
+        Flag("--server NAME", "review this server only. May be repeated", is_repeatable=True),
+        Flag("--service NAME", "review this service only. May be repeated", is_repeatable=True),
+        Flag(
+            "--range TIME",
+            "how much time to review, such as 36h, 30d or 12w; the range ends now, or at --until (default 30d)",
+            parse=parse_range,
+            default=DEFAULT_RANGE,
+        ),
+        Flag(
+            "--until TIME",
+            "the end of the range, such as 2026-10-01 or 2026-10-01T12:00 (default: now; with --history, the end of "
+            "the records)",
+        ),
+        Flag(
+            "--time-zone ZONE",
+            "the time zone of days and hours in the report, such as Europe/Berlin (default: this machine's)",
+        ),
+        Flag("-o --output FILE", f"the file (default {DEFAULT_OUTPUT})", default=DEFAULT_OUTPUT, aliases=("--out",)),
+        _json("write the report as JSON", extra=_as_json),
+        Flag(
+            "--format",
+            "the format of the report (default: by the ending of --output)",
+            values=REPORT_FORMATS,
+        ),
+        HTTP_CONFIG,
+        Flag(
+            "--prometheus-header NAME:VALUE",
+            "a header to send with each request, such as 'X-Scope-OrgID: shop'. May be repeated",
+            is_repeatable=True,
+        ),
+    ),
+    _command(
+        "tune",
+        "find the best processes and threads by experiment",
+        "Find out by experiment how many processes and threads are best for an application. tune starts the "
+        "application in a separate uWSGI on loopback, measures at most five other settings against the present one, "
+        "and recommends the smallest that is as good as the best. tune sends requests only to the uWSGI that it "
+        "started, and changes none of your files. The application connects to its databases and other backends as "
+        "usual, so let it use test databases.",
+        Flag(
+            "--ini FILE",
+            "the ini file of your server, perhaps with a section (shop.ini:staging)",
+            extra={"required": True},
+        ),
+        Flag("--uwsgi FILE", "the uWSGI program (default: the one in the virtual environment, else the one on PATH)"),
+        Flag(
+            "--url PATH",
+            "a path to request, such as '/items?page=2' (default /); repeat it for several paths, which take turns",
+            is_repeatable=True,
+        ),
+        Flag(
+            "--access-log FILE",
+            "instead of --url: an access log in the common or combined format, whose GET requests tune repeats",
+        ),
+        Flag(
+            "--clients NUMBER",
+            f"clients that ask without a pause (default: as many as the present threads, but at least {LEAST_CLIENTS})",
+            parse=whole_between(1, 2000),
+        ),
+        Flag(
+            "-s --seconds SECONDS",
+            f"how many seconds to measure in each run (default {TUNE_SECONDS:g})",
+            parse=seconds_between(1.0, 600.0),
+            default=TUNE_SECONDS,
+        ),
+        Flag(
+            "--max-memory SIZE",
+            "recommend nothing that takes more memory in all, such as 800M (default: the memory that is available)",
+            parse=parse_size,
+        ),
+        Flag(
+            "-o --output FILE",
+            "the file for the diff of the ini file (default: its name with .diff, in the working directory)",
+        ),
+        Flag("--yes", "start without asking"),
+    ),
     _command(
         "discover",
         "find the uWSGI masters on this machine",

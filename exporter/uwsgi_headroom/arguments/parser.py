@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeVar
 
 from uwsgi_headroom.errors import ConfigError
-from uwsgi_headroom.numbers import SECONDS, parse_number, parse_quantity
+from uwsgi_headroom.numbers import BYTES, SECONDS, parse_number, parse_quantity
 from uwsgi_headroom.terminal_text import join_blocks, print_lines, wrap
 
 Value = TypeVar("Value")
@@ -234,6 +234,13 @@ def parse_span(least: float, most: float) -> Callable[[str], float]:
         return seconds
 
     return expecting("a length of time, such as 90s, 10m, 1h or 7d", parse)
+
+
+def parse_size(text: str) -> float:
+    """Parse `800M` or `1.5GB` to bytes; a megabyte has 10**6."""
+    if not (size := parse_quantity(text.upper(), BYTES)) > 0:
+        raise argparse.ArgumentTypeError(f"expected a size, such as 800M or 1.5G, not {text}")
+    return size
 
 
 def whole_between(least: int, most: int) -> Callable[[str], int]:

@@ -308,7 +308,6 @@ def share_samples(watches: Sequence[Watch]) -> None:
 
 
 def _set_logs(watches: Sequence[Watch], logs: Sequence[str]) -> None:
-    """Give each watch its log. Raises ConfigError."""
     by_name = {watch.name: watch for watch in watches}
     for text in logs:
         is_named = "=" in text and not text.startswith(("/", "./", "../", JOURNAL))
@@ -423,7 +422,6 @@ def _list_those_here() -> list[str]:
 
 
 def _parse_settings(request: Request) -> tuple[Setting, ...]:
-    """The settings to predict. Raises ConfigError."""
     if request.what_if and request.format == "nagios":
         raise ConfigError("--what-if needs the format text or json: a plugin's line has no room for predictions")
     try:

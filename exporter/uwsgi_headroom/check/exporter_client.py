@@ -60,8 +60,6 @@ class ExporterPage(NamedTuple):
 
 
 class _Description(msgspec.Struct):
-    """The part of the API description that identifies an exporter."""
-
     openapi: str
 
 

@@ -66,7 +66,10 @@ def render_lines(server: ServerDocument, *, everything: bool = False, names_all:
             head += _section(line.label, "".join(map(_keep_together, line.parts)))
     yield from head
     if server.state == "up" and everything:
-        yield from _everything(server)
+        if server.workers and server.window:
+            yield from ("", *render_plain(server, WIDTH))
+        for place, finding in enumerate(server.findings, 1):
+            yield from ("", *write_finding(place, finding, server))
     elif server.state == "up":
         yield from _first_screen(server, FIRST_SCREEN - len(head), _count_left_out(server) if names_all else ())
     if server.code:
@@ -94,17 +97,9 @@ _LONGEST_KEPT = 40
 
 
 def _keep_together(part: str) -> str:
-    """Keep a short part on one line, without the mark that separates it from the one before."""
     text = part.lstrip(" ,;:=")
     mark = part[: len(part) - len(text)]
     return part if len(text) > _LONGEST_KEPT else mark + text.replace(" ", "\u00a0")
-
-
-def _everything(server: ServerDocument) -> Iterator[str]:
-    if server.workers and server.window:
-        yield from ("", *render_plain(server, WIDTH))
-    for place, finding in enumerate(server.findings, 1):
-        yield from ("", *write_finding(place, finding, server))
 
 
 def _first_screen(server: ServerDocument, room: int, left: Sequence[str]) -> Iterator[str]:
@@ -393,7 +388,9 @@ def _list_figures(server: ServerDocument, thresholds: Thresholds) -> Iterator[Pe
         yield Performance(
             "concurrency", find_field(server, "flow.observed"), most=find_field(server, "threads.available")
         )
-        yield Performance("interpreter_lock_waiters", _count_lock_waiters(server))
+        states = find_field(server, "waits.states")
+        locked = None if states is None else sum(each.threads for each in states if each.state == "interpreter_lock")
+        yield Performance("interpreter_lock_waiters", locked)
         yield from (p95, p99)
     if server.objective:
         judged = server.objective.windows[-1:] * (not server.objective.unjudged)
@@ -408,9 +405,3 @@ def _judged_figure(server: ServerDocument, figure: Limited, thresholds: Threshol
         "" if limit is None else figure.range.format(limit) for limit in (limits.warning, limits.critical)
     )
     return Performance(figure.name, find_value(server, figure), figure.unit, warning, critical)
-
-
-def _count_lock_waiters(server: ServerDocument) -> float | None:
-    if server.waits is None:
-        return None
-    return sum(state.threads for state in server.waits.states if state.state == "interpreter_lock")

@@ -149,7 +149,6 @@ def _decode_object(kind: type, value: Any) -> Any:
 
 
 def is_saved(path: str) -> bool:
-    """Whether there is such a file at a path."""
     try:
         return _read(path, len(_BEGINNING)) == _BEGINNING
     except OSError:

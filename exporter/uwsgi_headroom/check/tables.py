@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.balance import Balance
 from uwsgi_headroom.documents.schema import ServerDocument
@@ -173,10 +174,8 @@ def busy_bar(worker: WorkerSection, width: int) -> Cells:
 Value = Callable[[WorkerSection], float | None]
 
 
-def _sum(server: ServerDocument, value: Value) -> float | None:
-    """Sum a value over the workers with a known value; None if there are none."""
-    known = [each for each in map(value, server.workers) if each is not None]
-    return sum(known) if known else None
+def _list_known(server: ServerDocument, value: Value) -> list[float]:
+    return [each for each in map(value, server.workers) if each is not None]
 
 
 _HOT = {True: ("bold", "yellow"), False: ("", "cyan")}
@@ -190,9 +189,8 @@ def _share(worker: WorkerSection, server: ServerDocument) -> Cells:
     return (f"{percent(worker.share):>4}", style), (f" {bar(worker.share or 0.0, largest, 5):5}", colour)
 
 
-def _cpu(worker: WorkerSection, _: ServerDocument) -> Cells:
-    load = worker.interpreter_load
-    return plain(percent(load), alarm(load, (0.9, "bold red"), (0.7, "yellow")))
+def _mean_response(server: ServerDocument) -> str:
+    return seconds_of(find_field(server, "flow.response_time"))
 
 
 def _lock(worker: WorkerSection, _: ServerDocument) -> Cells:
@@ -204,7 +202,7 @@ def _lock(worker: WorkerSection, _: ServerDocument) -> Cells:
 
 
 def _total_lock(server: ServerDocument) -> str:
-    return f"{mean_count(_sum(server, attrgetter('lock_waiters')) or 0.0)} {'':3}"
+    return f"{mean_count(sum(_list_known(server, attrgetter('lock_waiters'))))} {'':3}"
 
 
 def _state(worker: WorkerSection, server: ServerDocument) -> Cells:
@@ -219,22 +217,12 @@ def _busy(worker: WorkerSection, server: ServerDocument) -> Cells:
 
 
 def _total_busy(server: ServerDocument) -> str:
-    busy = _sum(server, attrgetter("busy_threads"))
     if server.state == "down":
         return f"{UNKNOWN:10}"
+    busy = _list_known(server, attrgetter("busy_threads"))
     threads = [worker.threads for worker in server.workers if worker.pid and worker.threads is not None]
     total = number(sum(threads)) if threads else UNKNOWN
-    return f"{'' if busy is None else f'{number(busy)}/{total}':10}"
-
-
-def _oldest(worker: WorkerSection, server: ServerDocument) -> Cells:
-    value = worker.oldest_request_age
-    return plain(age(value), alarm(value, (stuck_age(server), "bold red")))
-
-
-def _oldest_of_all(server: ServerDocument) -> str:
-    known = [worker.oldest_request_age for worker in server.workers if worker.oldest_request_age is not None]
-    return age(max(known)) if known else ""
+    return f"{f'{number(sum(busy))}/{total}' if busy else '':10}"
 
 
 def _affinity(worker: WorkerSection, server: ServerDocument) -> Cells:
@@ -245,12 +233,9 @@ def _affinity(worker: WorkerSection, server: ServerDocument) -> Cells:
 
 
 @_or_unknown
-def _clock(moment: float) -> str:
+def clock(moment: float) -> str:
+    """Write epoch seconds as the local time of day: `14:02:07`."""
     return time.strftime("%H:%M:%S", time.localtime(moment))
-
-
-def _mean_response(server: ServerDocument) -> str:
-    return seconds_of(find_field(server, "flow.response_time"))
 
 
 @_or_unknown
@@ -264,23 +249,28 @@ def _figure(
     value: Value,
     text: Callable[[float | None], str],
     *sort: str,
-    total: Callable[[ServerDocument], str] = lambda _: "",
+    total: Callable[[list[float]], float] | None = None,
+    unknown: str = "",
+    levels: Callable[[ServerDocument], Sequence[tuple[float, str]]] = lambda _: (),
 ) -> WorkerColumn:
-    return Column(title, width, lambda worker, _: plain(text(value(worker))), total, value, *sort)
+    """Make a column of figures. total: makes the total of those that are known; unknown: the total of none; levels: of
+    `alarm`."""
+
+    def write_cell(worker: WorkerSection, server: ServerDocument) -> Cells:
+        return plain(text(value(worker)), alarm(value(worker), *levels(server)))
+
+    def write_total(server: ServerDocument) -> str:
+        known = _list_known(server, value)
+        return text(total(known)) if total and known else unknown
+
+    return Column(title, width, write_cell, write_total, value, *sort)
 
 
-def _summed(title: str, width: int, value: Value, text: Callable[[float | None], str], *sort: str) -> WorkerColumn:
-    """Make such a column whose total is the sum over the workers that have a value."""
-
-    def total(server: ServerDocument) -> str:
-        known = _sum(server, value)
-        return "" if known is None else text(known)
-
-    return _figure(title, width, value, text, *sort, total=total)
-
+_LOADS = lambda _: ((0.9, "bold red"), (0.7, "yellow"))  # noqa: E731
+_AGES = lambda server: ((stuck_age(server), "bold red"),)  # noqa: E731
 
 FIXED: tuple[WorkerColumn, ...] = (
-    _figure("W", 3, attrgetter("worker_id"), _plain_number, "n", "number", total=lambda _: "all"),
+    _figure("W", 3, attrgetter("worker_id"), _plain_number, "n", "number", unknown="all"),
     _figure("PID", 7, attrgetter("pid"), lambda pid: _plain_number(pid or None)),
     Column("STATE", 5, _state),
 )
@@ -291,33 +281,25 @@ _LOCK: WorkerColumn = Column("LOCK    ", 8, _lock, _total_lock, attrgetter("lock
 SCROLLED: tuple[WorkerColumn, ...] = (
     Column("SHARE     ", 10, _share, value=attrgetter("share"), key="s", name="share"),
     Column("BUSY      ", 10, _busy, _total_busy, attrgetter("busy_threads"), "b", "busy"),
-    Column(
-        "CPU%",
-        5,
-        _cpu,
-        lambda server: percent(_sum(server, attrgetter("interpreter_load"))),
-        attrgetter("interpreter_load"),
-        "c",
-        "CPU%",
-    ),
+    _figure("CPU%", 5, attrgetter("interpreter_load"), percent, "c", "CPU%", total=sum, unknown=UNKNOWN, levels=_LOADS),
     _LOCK,
-    _figure("RESP", 6, attrgetter("response_time"), seconds_of, "w", "response time", total=_mean_response),
-    _summed("REQ/S", 5, attrgetter("throughput"), rate),
-    _summed("MEM", 5, attrgetter("resident_bytes"), size, "m", "memory"),
-    Column("OLDEST", 6, _oldest, _oldest_of_all, attrgetter("oldest_request_age"), "o", "oldest"),
-    _summed("EXC", 5, attrgetter("exceptions"), number),
-    _summed("HARA", 4, attrgetter("harakiris"), number),
-    _summed("RESTARTS", 8, lambda worker: worker.respawns and worker.respawns - 1, number),  # not the first
+    replace(_figure("RESP", 6, attrgetter("response_time"), seconds_of, "w", "response time"), total=_mean_response),
+    _figure("REQ/S", 5, attrgetter("throughput"), rate, total=sum),
+    _figure("MEM", 5, attrgetter("resident_bytes"), size, "m", "memory", total=sum),
+    _figure("OLDEST", 6, attrgetter("oldest_request_age"), age, "o", "oldest", total=max, levels=_AGES),
+    _figure("EXC", 5, attrgetter("exceptions"), number, total=sum),
+    _figure("HARA", 4, attrgetter("harakiris"), number, total=sum),
+    _figure("RESTARTS", 8, lambda worker: worker.respawns and worker.respawns - 1, number, total=sum),  # not the first
     _figure("AGE", 4, attrgetter("age"), age),
     _figure("LAST", 4, attrgetter("last_cpu"), _plain_number),
-    _summed("REQ", 7, attrgetter("requests"), number, "r", "requests"),
+    _figure("REQ", 7, attrgetter("requests"), number, "r", "requests", total=sum),
     _figure("LIFE", 4, attrgetter("lifetime_share"), percent),
     Column("AFFINITY", 9, _affinity),
-    _summed("GROWTH", 6, attrgetter("resident_growth"), size),
-    _summed("TX", 6, attrgetter("transmitted_bytes"), size),
-    _summed("SIG", 5, attrgetter("signals"), number),
-    _summed("RUNTIME", 7, attrgetter("running_time"), age),
-    Column("SPAWNED", 8, lambda worker, _: plain(_clock(worker.last_spawn or None))),
+    _figure("GROWTH", 6, attrgetter("resident_growth"), size, total=sum),
+    _figure("TX", 6, attrgetter("transmitted_bytes"), size, total=sum),
+    _figure("SIG", 5, attrgetter("signals"), number, total=sum),
+    _figure("RUNTIME", 7, attrgetter("running_time"), age, total=sum),
+    Column("SPAWNED", 8, lambda worker, _: plain(clock(worker.last_spawn or None))),
 )
 
 COLUMNS = (*FIXED, *SCROLLED)

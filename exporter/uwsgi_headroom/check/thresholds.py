@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from time import localtime, strftime
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -16,7 +15,7 @@ from msgspec.structs import replace
 from uwsgi_headroom.analysis.findings import SEVERITIES, Severity
 from uwsgi_headroom.analysis.percentiles import ResponseTimes, find_percentile
 from uwsgi_headroom.check.request import Threshold, Thresholds
-from uwsgi_headroom.check.tables import find_field
+from uwsgi_headroom.check.tables import clock, find_field
 from uwsgi_headroom.config.slo import INTERVALS
 from uwsgi_headroom.documents.schema import FindingSection, ServerDocument
 from uwsgi_headroom.documents.sentences import describe_percentile
@@ -196,8 +195,8 @@ def apply_deploy(server: ServerDocument, not_before: float | None) -> ServerDocu
         return server
     deploy = server.deploy
     if deploy is None or (not_before is not None and deploy.time < not_before):
-        moment = not_before and strftime("%H:%M:%S", localtime(not_before))
-        why = fill("The exporter has seen no reload[since?  since {since}].", {"since": moment})
+        since = not_before and clock(not_before)
+        why = fill("The exporter has seen no reload[since?  since {since}].", {"since": since})
         return _doubt(_add(server, _finding(CODE, "info", why)), why)
     severity: Severity = "critical" if deploy.status == "worse" else "info"
     server = _add(server, _finding(CODE, severity, deploy.sentence))

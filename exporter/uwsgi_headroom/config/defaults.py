@@ -71,5 +71,8 @@ MOST_SERVERS_RANGE = (1, 10_000)
 SHIPPED_HISTORY = "/var/lib/uwsgi-headroom/history.sqlite"
 """The history file of the shipped systemd unit and of the Debian package."""
 
+TUNE_SECONDS, LEAST_CLIENTS = 10.0, 16
+"""Of a run of `tune`: how long it measures, and the fewest clients."""
+
 JOURNAL = "journal:"
 """Before the name of a unit, where the path of a log may be: the lines that the unit writes to systemd's journal."""

@@ -59,15 +59,7 @@ class ServerConfig(Struct, frozen=True):
     """Of a glob: how many servers there should be at least."""
 
 
-def make_server(
-    stats: str,
-    *,
-    name: str = "",
-    timeout: float = TIMEOUT_SECONDS,
-    size_cap: int = SIZE_CAP,
-    where: str = "",
-    directory: str = "",
-) -> ServerConfig:
+def make_server(stats: str, *, name: str = "", where: str = "", directory: str = "") -> ServerConfig:
     """Make a server from its address, which may be a glob of UNIX sockets. directory: that of relative paths, "" for
     the working directory. Raises AddressError."""
     stats = _as_path(stats, directory)
@@ -75,12 +67,12 @@ def make_server(
     if _GLOB.search(pattern) and pattern.startswith(("/", "./", "../")):
         if name:
             raise AddressError(f"{stats!r} is a glob, which takes no name: each of its sockets is named after its file")
-        return ServerConfig("", None, join(directory, pattern), timeout, size_cap, where)
+        return ServerConfig("", None, join(directory, pattern), where=where)
     address = parse_address(stats)
     if directory and isinstance(address, Unix | File) and not address.path.startswith("@"):
         scheme = "file" if isinstance(address, File) else "unix"
         address = parse_address(f"{scheme}://{join(directory, address.path)}")
-    return ServerConfig(name or default_name(address), address, "", timeout, size_cap, where)
+    return ServerConfig(name or default_name(address), address, where=where)
 
 
 def join(directory: str, path: str) -> str:

@@ -15,8 +15,6 @@ from uwsgi_headroom.discover.find import NOT_ALLOWED, FoundMaster, find_masters,
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.source import ProcessOfApp
 
-__all__ = ["Everything", "FoundMaster", "discover_servers", "find_everything", "find_masters", "user_name"]
-
 _log = logging.getLogger(__name__)
 
 MOST_FOUND = 200

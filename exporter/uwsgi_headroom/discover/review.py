@@ -20,7 +20,8 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from uwsgi_headroom import source, stats
-from uwsgi_headroom.analysis.settings import GENERAL, NEVER, Seen, SettingAdvice, parse_version, review
+from uwsgi_headroom.analysis.setting_facts import Seen, parse_version
+from uwsgi_headroom.analysis.settings import GENERAL, NEVER, SettingAdvice, review
 from uwsgi_headroom.config.defaults import SIZE_CAP
 from uwsgi_headroom.discover.find import FoundMaster, ask_in_time, common_threads, find_masters
 from uwsgi_headroom.errors import HeadroomError, ReadError

@@ -55,8 +55,7 @@ async def _measure(watch: Watch, seconds: float) -> tuple[float, Measured]:
     peak = await _find_peak(watch, figures.server)
     if peak is not None and peak.throughput <= (figures.flow.throughput or 0.0):
         peak = None
-    follow = watch.other_programs.others_follow
-    return figures.window.seconds, measure_server(figures, others_follow=follow, peak=peak)
+    return figures.window.seconds, measure_server(figures, peak=peak)
 
 
 async def _find_peak(watch: Watch, server: ServerRecord) -> Observed | None:

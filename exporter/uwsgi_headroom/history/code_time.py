@@ -14,18 +14,20 @@ from typing import NamedTuple, TypeVar
 
 from msgspec import Struct, field
 
+from uwsgi_headroom.code_look import OUTSIDE, CodeLook, CodeSight, Line
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
 from uwsgi_headroom.history.window import CodeWindow, Lasting, LineUse, LockedLine
-from uwsgi_headroom.record import OUTSIDE, CodeLook, CodeSight, Line, State
+from uwsgi_headroom.record import State
 
 MOST_LOCKS, MOST_HOLDERS = 20, 20
 """In one slice: lines at which threads wait for a lock, and places of the thread that has it."""
 
-MOST_LASTING = 50
-"""Threads that have been in one function for long, those that have been for longest."""
+MOST_LASTING, LEAST_SECONDS = 50, 1.0
+"""Threads that have been in one function for so long, those that have been for longest."""
 
-LEAST_SECONDS = 1.0
-"""Fewer are not long."""
+
+Key = tuple[Line, State, str]
+"""Where a busy thread was, what it waits for, and the address of that."""
 
 
 class LockCounts(Struct):
@@ -37,7 +39,7 @@ class LockCounts(Struct):
 
     looks: int = 0
     several: int = 0
-    holders: dict[tuple[Line, State, str], float] = field(default_factory=dict)
+    holders: dict[Key, float] = field(default_factory=dict)
 
 
 Locks = dict[Line, LockCounts]
@@ -89,8 +91,8 @@ def add_up(many: Iterable[Mapping[Line, LockCounts]]) -> tuple[LockedLine, ...]:
     )
 
 
-def sort_lines(known: Iterable[tuple[tuple[Line, State, str], float]]) -> tuple[LineUse, ...]:
-    """The lines of these numbers, by line, state and address; that with the largest number first."""
+def sort_lines(known: Iterable[tuple[Key, float]]) -> tuple[LineUse, ...]:
+    """The lines of these numbers, that with the largest number first."""
     states: dict[Line, dict[State, float]] = defaultdict(lambda: defaultdict(float))
     addresses: dict[Line, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for (line, state, address), number in known:
@@ -122,12 +124,9 @@ class Streaks:
             if key not in main or sight.part > main[key].part:
                 main[key] = sight
         for key, sight in main.items():
-            before = known.get(key)
-            is_same = before is not None and sight.line is not None and before[2].line is not None
-            if before and is_same and _function(before[2]) == _function(sight):
-                known[key] = before[0], at, sight
-            else:
-                known[key] = at, at, sight
+            before, function = known.get(key), _function(sight)
+            goes_on = before is not None and function is not None and _function(before[2]) == function
+            known[key] = before[0] if before and goes_on else at, at, sight
         self._known = known
 
     def list(self) -> tuple[Lasting, ...]:
@@ -172,43 +171,31 @@ class CodePlace(NamedTuple):
     file: str
     state: State
 
-    @property
-    def is_rest(self) -> bool:
-        """Whether it stands for all that have no counter. No function has an empty file."""
-        return self.function == OTHER and not self.file
-
-
-class _Key(NamedTuple):
-    line: Line
-    state: State
-    address: str
-
 
 class CodeTotals(Struct):
-    """Seconds of busy threads by place, since it has its counter, which it may lose. They never decrease."""
+    """Seconds of busy threads by place, since it has its counter, which it may lose. They never decrease.
+    observed_seconds: the time in which the code was looked at."""
 
     seconds: dict[CodePlace, float] = field(default_factory=dict)
     observed_seconds: float = 0.0
-    """Time in which the code was looked at."""
 
     def copy(self) -> CodeTotals:
         return CodeTotals(dict(self.seconds), self.observed_seconds)
 
 
 class _Slice(Struct):
+    """Looks of SLICE_SECONDS. with_threads: those that saw busy threads; failed: those that saw nothing, for a reason;
+    known: busy threads by line, state and address; other: those in lines without a name."""
+
     began: float
     looks: int = 0
     with_threads: int = 0
-    """Looks that saw busy threads."""
     failed: int = 0
-    """Looks that saw nothing, for a reason."""
     changed: int = 0
     cpu_seconds: float = 0.0
     unread: float = 0.0
     other: float = 0.0
-    """Busy threads in lines without a name."""
-    known: dict[_Key, float] = field(default_factory=dict)
-    """The same in each of the others."""
+    known: dict[Key, float] = field(default_factory=dict)
     locks: Locks = field(default_factory=dict)
 
     def add(self, look: CodeLook) -> None:
@@ -224,7 +211,7 @@ class _Slice(Struct):
             if sight.line is None:
                 self.unread += sight.part
                 continue
-            key = _Key(sight.line, sight.state, sight.address)
+            key = sight.line, sight.state, sight.address
             if key in self.known or len(self.known) < 10 * MOST_IN_SLICE:
                 self.known[key] = self.known.get(key, 0.0) + sight.part
             else:
@@ -270,7 +257,7 @@ class CodeHistory:
             return CodeWindow(off=_NOT_YET)
         if failed > sum(each.with_threads for each in slices):
             return CodeWindow(off=self._off)
-        known: dict[_Key, float] = defaultdict(float)
+        known: dict[Key, float] = defaultdict(float)
         for each in slices:
             for key, number in each.known.items():
                 known[key] += number
@@ -300,10 +287,10 @@ class CodeHistory:
         """Give counters to the places that were seen most, as long as there are some, or to take those of others."""
         seen: dict[CodePlace, float] = defaultdict(float)
         for each in self._slices:
-            for key, number in each.known.items():
-                seen[_place_of(key.line, key.state)] += number
+            for (line, state, _), number in each.known.items():
+                seen[_place_of(line, state)] += number
         seconds, whole = self.totals.seconds, sum(seen.values())
-        named = {place for place in seconds if not place.is_rest}
+        named = {place for place in seconds if place.file or place.function != OTHER}  # no function has an empty file
         for place in _by_number(seen)[:MOST_SERIES]:
             if place in named or seen[place] < LEAST_SHARE * whole:
                 continue

@@ -44,8 +44,8 @@ class Quantity(Struct, frozen=True):
     "backend" one for each name."""
     name: str = ""
     metric: str = ""
-    """The metric with its total, as in `metrics.family.Rows`; empty without one. What it says is in `says`."""
     says: str = ""
+    """The metric with its total, as in `metrics.family.Rows`, empty without one; and what it says."""
 
     def shown(self, metric: str, says: str) -> "Quantity":
         return replace(self, metric=metric, says=says)

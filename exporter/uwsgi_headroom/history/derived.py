@@ -40,14 +40,15 @@ class CpuUse:
         """Add a reading, after its workers' own CPU time was added. bridged: no gap since the previous reading."""
         self._looked = self._looked and bridged
         times = reading.host.cpu_times
-        own = _own_seconds(totals)
-        if times is None or own is None:
+        if times is None or any(worker.cpu_since is None for worker in totals.workers):
             self._times = None
             if totals.cpu is not None:
                 totals.cpu.since = totals.cpu.others_since = None
             return
         if times is self._times:
             return
+        # A slot that was never used has used none.
+        own = sum([(worker.cpu_seconds or 0.0) + worker.children_cpu_seconds for worker in totals.workers])
         cpu = totals.cpu = totals.cpu or CpuTotals()
         pids = [worker.pid for worker in workers]
         if self._times is None or len(pids) != len(self._pids):
@@ -68,13 +69,6 @@ class CpuUse:
             cpu.others_seconds += used - used_by_own
         else:
             cpu.others_since = at
-
-
-def _own_seconds(totals: Totals) -> float | None:
-    """CPU seconds of all workers; None if those of one worker are unknown. A slot that was never used has used none."""
-    if any(worker.cpu_since is None for worker in totals.workers):
-        return None
-    return sum([(worker.cpu_seconds or 0.0) + worker.children_cpu_seconds for worker in totals.workers])
 
 
 SLACK = 1.1
@@ -103,10 +97,8 @@ class ServiceTime:
 
     def note(self, reading: Reading, workers: tuple[Worker, ...]) -> None:
         """Record the requests in service at a sample. Call this after `bound` was called for each worker."""
-        self._earlier, self._serving = (
-            self._serving,
-            {worker.worker_id: self._since(worker) for worker in workers if worker.serving},
-        )
+        self._earlier = self._serving
+        self._serving = {worker.worker_id: self._since(worker) for worker in workers if worker.serving}
         self._sampled_at = reading.at - reading.read_seconds
 
     def bound(self, worker: Worker, at: float) -> float:

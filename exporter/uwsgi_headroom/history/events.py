@@ -120,11 +120,10 @@ class Journal:
         if event.kind not in JOINED:
             return None
         for earlier in reversed(self._events):
-            if event.time - earlier.time > JOIN_SECONDS:
+            age = event.time - earlier.time
+            if age > JOIN_SECONDS:
                 return None
-            if earlier.time - event.time > JOIN_SECONDS:  # of a clock that was ahead
-                continue
-            if _what(earlier) == _what(event):
+            if age >= -JOIN_SECONDS and _what(earlier) == _what(event):  # else of a clock that was ahead
                 return earlier
         return None
 

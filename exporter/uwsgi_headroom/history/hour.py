@@ -129,13 +129,11 @@ _PLAIN_ROWS = 65
 
 
 class _Block(Struct, frozen=True):
-    """Rows of one size."""
+    """Rows of one size in bytes. step: the time between them."""
 
     step: float
-    """The time between them."""
     times: array[float]
     size: int
-    """Bytes of each."""
     compressed: bytes
 
     def rows(self) -> list[bytes]:

@@ -13,7 +13,6 @@ of them, at any interval. Rules of this module:
 * Whether requests bring answers shows in the bytes that uWSGI has sent; see `Unanswered`.
 * CPU time is counted per process and restarts with each new process; `CpuUse` compares it with the server's CPUs.
 
-The class is first; below it is what adds each kind of figure, and last what recognizes a reload.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ from uwsgi_headroom.history.derived import CpuUse, ServiceTime, Unanswered
 from uwsgi_headroom.history.named_hours import add_route_time
 from uwsgi_headroom.history.response_times.queue_waits import Left, QueueFollower
 from uwsgi_headroom.history.response_times.recorder import Completed, ResponseTimeRecorder
+from uwsgi_headroom.history.response_times.totals import ROUNDING
 from uwsgi_headroom.history.totals import Totals, WorkerTotals
 from uwsgi_headroom.history.wait_time import add_waits, note_since
 from uwsgi_headroom.history.window import QUANTITIES, WORKER
 from uwsgi_headroom.kernel.backlogs import ListenOverflows
 from uwsgi_headroom.kernel.facts import HostFacts
-from uwsgi_headroom.kernel.memory import OomKills
 from uwsgi_headroom.kernel.processes import Threads, WorkerProcess
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import Backlog, Setup, is_tcp
@@ -171,7 +170,7 @@ class Integrals:
         """Add the growth of each worker's own figures since the reading before, of which `earlier` are the workers."""
         for total, then, now in zip_longest(self.totals.workers, earlier[: len(workers)], workers):
             # An unchanged document has the same Worker objects, and none of their figures has changed.
-            if self.totals.samples and now is then and _is_as_before(now, before, reading):
+            if self.totals.samples and now is then and _is_as_before(now.pid or 0, before.host, reading.host):
                 continue
             _add_counters(total, then, now, reloaded, self._service_time.bound(now, reading.at))
             is_new = then is None or now.pid != then.pid or now.last_spawn != then.last_spawn
@@ -287,7 +286,7 @@ class Integrals:
         misses, totals = self.response_times.misses, self.totals
         if misses is None or totals.response_times is None:
             return
-        counted = [int(number + _ROUNDING) for number in misses.total]
+        counted = [int(number + ROUNDING) for number in misses.total]
         totals.judged, totals.missed_slow, totals.missed_waited, totals.missed_lost, totals.missed_refused = counted
 
     def _add_overflows(self, then: ListenOverflows | None, now: ListenOverflows | None) -> None:
@@ -319,42 +318,25 @@ def _add_kernel_counts(totals: Totals, then: HostFacts, now: HostFacts) -> None:
         totals.throttled_seconds = (totals.throttled_seconds or 0.0) + quota.throttled_seconds - since.throttled_seconds
     if tracked and tracked is not then.tracked:
         totals.untracked = (totals.untracked or 0) + max(0, tracked.dropped - (then.tracked or tracked).dropped)
-    if kills and kills is not then.oom_kills:
-        _add_oom_kills(totals, then.oom_kills or kills, kills)
-
-
-def _add_oom_kills(totals: Totals, then: OomKills, now: OomKills) -> None:
-    """Add the growth of the count of its cgroup, or of the host if that is not counted."""
-    before, after = then.cgroup, now.cgroup
-    if after is None:
-        before, after = then.host, now.host
-    if after is not None:
-        grown = 0 if before is None else max(0, after - before)
-        totals.oom_kills = (totals.oom_kills or 0) + grown
-
-
-_ROUNDING = 1e-6
-"""Requests by which a sum of expected numbers may miss a whole number."""
+    if kills and kills is not then.oom_kills:  # of its cgroup, or of the host if that is not counted
+        place = "host" if kills.cgroup is None else "cgroup"
+        before, after = getattr(then.oom_kills, place, None), getattr(kills, place)
+        if after is not None:
+            totals.oom_kills = (totals.oom_kills or 0) + (0 if before is None else max(0, after - before))
 
 
 class _Levels(NamedTuple):
-    """Levels at one instant. busy, available: threads of all workers, both 0 if uWSGI omits threads. taken: busy
-    ones, and those that run a handler of a uWSGI signal."""
+    """Levels at one instant. workers: for each, its busy threads (None if uWSGI omits threads), and whether it accepts
+    requests; busy, available: threads of all workers, both 0 if uWSGI omits threads; taken: busy ones, and those that
+    run a handler of a uWSGI signal; starting: workers that have a process and do not accept requests yet; free: the
+    numbers of the workers that have a free thread."""
 
     workers: list[tuple[int | None, bool]]
-    """For each, its busy threads (None if uWSGI omits threads), and whether it accepts requests."""
     busy: int
     taken: int
     available: int
     starting: int
-    """Workers that have a process and do not accept requests yet."""
     free: frozenset[int]
-    """The numbers of the workers that have a free thread."""
-
-    @property
-    def handling(self) -> int:
-        """Workers of which a thread runs a handler of a uWSGI signal."""
-        return self.taken - self.busy
 
     @property
     def is_full(self) -> bool:
@@ -400,7 +382,8 @@ def _add_levels(totals: Totals, then: _Levels, now: _Levels, step: float) -> Non
         totals.no_worker_seconds = (totals.no_worker_seconds or 0.0) + step * none
     if now.workers and totals.is_counted:
         totals.starting_seconds = (totals.starting_seconds or 0.0) + half * (then.starting + now.starting)
-        totals.handler_seconds = (totals.handler_seconds or 0.0) + half * (then.handling + now.handling)
+        handling = then.taken - then.busy + now.taken - now.busy
+        totals.handler_seconds = (totals.handler_seconds or 0.0) + half * handling
 
 
 _PARTS = (
@@ -439,10 +422,8 @@ def _completed(workers: Sequence[WorkerTotals]) -> Completed:
     )
 
 
-def _is_as_before(worker: Worker, before: Reading, reading: Reading) -> bool:
+def _is_as_before(pid: int, then: HostFacts, now: HostFacts) -> bool:
     """Whether the kernel's facts about a worker are unchanged, as for most workers most of the time."""
-    then, now = before.host, reading.host
-    pid = worker.pid or 0
     return then.off == now.off and not now.threads and then.processes.get(pid) is now.processes.get(pid)
 
 
@@ -478,15 +459,11 @@ def _count_lost(then: Worker, now: Worker, before: Reading, reading: Reading) ->
     completed = int(_increase(then.requests, now.requests, reloaded=False))
     of_successor = now.requests_since_spawn or 0 if now.pid and now.pid != then.pid else 0
     seen = max(0, busy - max(0, completed - of_successor))
-    begun = _count_begun(now) - _count_begun(then) - (reading.busy_threads(now) or 0)
+    # What the applications began; with `lazy-apps`, that counts from 0 in each process.
+    begun_then, begun_now = (sum([app.requests or 0 for app in worker.apps]) for worker in (then, now))
+    begun = begun_now - begun_then - (reading.busy_threads(now) or 0)
     ends = max(1, (now.respawns or 0) - (then.respawns or 0))
     return max(seen, min(begun - completed, ends * (now.threads or 1)))
-
-
-def _count_begun(worker: Worker) -> int:
-    """Requests that the applications of a worker began; with `lazy-apps`, uWSGI counts them from 0 in each process, so
-    that they do not grow by more than its requests."""
-    return sum([app.requests or 0 for app in worker.apps])
 
 
 def _increase(then: float | None, now: float | None, reloaded: bool) -> float:
@@ -519,24 +496,10 @@ def _add_process(total: WorkerTotals, before: HostFacts, reading: Reading, pid: 
 
 def _cpu_times(process: WorkerProcess | None) -> tuple[float, float, float] | None:
     """CPU seconds of a process, those of them in the kernel, and those of its children; None if unknown."""
-    if process is None:
+    if process is None or process.cpu_user_seconds is None or process.cpu_system_seconds is None:
         return None
-    user, system = process.cpu_user_seconds, process.cpu_system_seconds
-    if user is None or system is None:
-        return None
-    return user + system, system, process.children_cpu_seconds or 0.0
-
-
-def _add_memory_growth(total: WorkerTotals, resident: int) -> None:
-    """Add how far the memory of the present process, as uWSGI reports it after each request, rose above its highest.
-    resident: kilobytes.
-
-    A process begins with what it has after its first request: a fork loads pages that it shared before. The sum of
-    these rises is what was lost to a leak, however often a limit of memory ends the process.
-    """
-    peak = resident if total.peak_kilobytes is None else max(total.peak_kilobytes, resident)
-    total.grown_kilobytes = (total.grown_kilobytes or 0) + peak - (total.peak_kilobytes or peak)
-    total.peak_kilobytes = peak
+    system = process.cpu_system_seconds
+    return process.cpu_user_seconds + system, system, process.children_cpu_seconds or 0.0
 
 
 def _add_residency(total: WorkerTotals, then: Threads, now: Threads) -> None:
@@ -545,6 +508,15 @@ def _add_residency(total: WorkerTotals, then: Threads, now: Threads) -> None:
         if thread in then:
             used = max(0.0, seconds - then[thread][1])
             total.residency[cpu] = total.residency.get(cpu, 0.0) + used
+
+
+def _add_memory_growth(total: WorkerTotals, resident: int) -> None:
+    """Add how far the memory of the present process (kilobytes), as uWSGI reports it after each request, rose above its
+    highest. A process begins with what it has after its first request: a fork loads pages that it shared before. The
+    sum of these rises is what was lost to a leak, however often a limit of memory ends the process."""
+    peak = resident if total.peak_kilobytes is None else max(total.peak_kilobytes, resident)
+    total.grown_kilobytes = (total.grown_kilobytes or 0) + peak - (total.peak_kilobytes or peak)
+    total.peak_kilobytes = peak
 
 
 _KNOWN_SINCE = [(each.name, each.known) for each in WORKER if each.counter and each.known]
@@ -561,12 +533,8 @@ def is_reloaded(before: Snapshot, now: Snapshot) -> bool:
 
 
 def is_reload(before: tuple[Worker, ...], now: tuple[Worker, ...]) -> bool:
-    """Whether uWSGI's master was fully reloaded between two readings, which resets its counters.
-
-    A reload shows in a worker that was spawned without growth of its respawns, or in the number of slots, which a
-    master never changes. A count of requests may also decrease because of a race in uWSGI (two threads, one unlocked
-    ++), but only by a little.
-    """
+    """Whether uWSGI's master was fully reloaded between two readings, which resets its counters. A reload shows in a
+    worker that was spawned without growth of its respawns, or in the number of slots, which a master never changes."""
     if not before or now is before or (now and now[0].requests is None):
         return False
     return len(before) != len(now) or any(_has_restarted(then, later) for then, later in zip(before, now, strict=True))

@@ -13,7 +13,7 @@ import math
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from itertools import chain, count
+from itertools import chain, count, pairwise
 from operator import attrgetter, sub
 from struct import Struct
 from typing import Any, NamedTuple
@@ -42,7 +42,8 @@ Column = Sequence[Any]
 
 
 class Growth(NamedTuple):
-    """The growth of totals: for each part of the table, a column for each quantity. Unknown totals count from 0."""
+    """The growth of totals: for each part of the table, a column for each quantity. Unknown totals count from 0.
+    queue_since: for each socket, the start of the measurement that lasts until the end; inf if none does."""
 
     server: list[Column]
     sockets: list[Column]
@@ -50,7 +51,6 @@ class Growth(NamedTuple):
     waits: list[Column]
     workers: list[Column]
     queue_since: Column
-    """For each socket, the start of the measurement that lasts until the end; inf if there is none at the end."""
 
 
 _NO_CPU, _NO_WAITS = CpuTotals(), WaitTotals()
@@ -125,18 +125,16 @@ def compare_rows(first: Row, last: Row, totals: Totals) -> Growth:
 
 
 class _Layout(NamedTuple):
-    """The places of the values in the rows of one shape, and in the growth between two of them."""
+    """The places of the values in the rows of one shape, and in the growth between two of them. unpack: returns the
+    values of a row: so many doubles, then whole numbers; times, levels: those that are times or levels, and how many of
+    them are a second, or one (the changes of levels follow the values, in this order); parts: for each part of the
+    table, the place of each quantity."""
 
     unpack: Callable[[Row], tuple[Any, ...]]
-    """Returns the values of a row: doubles, then whole numbers."""
     doubles: int
-    """How many of the values are doubles."""
     times: list[tuple[slice, float]]
-    """Whole numbers that are times, and how many of them are a second."""
     levels: list[tuple[slice, float]]
-    """Whole numbers that are levels, and how many of them are one. Their changes follow the values, in this order."""
     parts: list[list[slice]]
-    """For each part of the table, the place of each quantity."""
 
 
 @lru_cache(maxsize=64)
@@ -163,25 +161,13 @@ def _lay_out(workers: int, sockets: int, backends: int) -> _Layout:
     for place, per_unit in levels:
         shifts[per_unit] = end - place.start
         end += place.stop - place.start
-    parts = []
-    for part in QUANTITIES:
-        found: list[slice] = []
-        for quantity in part:
-            if quantity.kind == "change":  # of the level before it
-                level, shift = found[-1], shifts[quantity.per_unit]
-                found.append(slice(level.start + shift, level.stop + shift))
-            else:
-                found.append(places[quantity])
-        parts.append(found)
-    return _Layout(
-        unpack=unpack,
-        doubles=doubles,
-        times=[
-            (place, per_unit) for (kind, per_unit), place in sections.items() if kind == "time" and per_unit != DOUBLE
-        ],
-        levels=levels,
-        parts=parts,
-    )
+    for level, quantity in pairwise(chain(*QUANTITIES)):
+        if quantity.kind == "change":  # of the level before it
+            place, shift = places[level], shifts[quantity.per_unit]
+            places[quantity] = slice(place.start + shift, place.stop + shift)
+    times = [(place, per_unit) for (kind, per_unit), place in sections.items() if kind == "time" and per_unit != DOUBLE]
+    parts = [[places[quantity] for quantity in part] for part in QUANTITIES]
+    return _Layout(unpack, doubles, times, levels, parts)
 
 
 def window_between(latest: Totals, first: tuple[float, Row], last: tuple[float, Row], asked: float) -> Window:
@@ -209,24 +195,18 @@ def window_between(latest: Totals, first: tuple[float, Row], last: tuple[float, 
     )
 
 
-class _MaybeUnknown(NamedTuple):
-    """A figure that is not always known: its place in its part of the table, and how to see since when it is."""
+_MaybeUnknown = tuple[int, str, Callable[[object], object], Callable[[object], "float | None"]]
 
-    place: int
-    known: str
-    get_total: Callable[[object], object]
-    get_since: Callable[[object], float | None]
-
-
-def _find_maybe_unknown(part: Sequence[Quantity]) -> list[_MaybeUnknown]:
-    return [
-        _MaybeUnknown(place, quantity.known, attrgetter(quantity.name), attrgetter(quantity.known))
+_OF_SERVER, _OF_CPU, _OF_WORKER = (
+    [
+        (place, quantity.known, attrgetter(quantity.name), attrgetter(quantity.known))
         for place, quantity in enumerate(part)
         if quantity.known
     ]
-
-
-_OF_SERVER, _OF_CPU, _OF_WORKER = map(_find_maybe_unknown, (SERVER, CPU, WORKER))
+    for part in (SERVER, CPU, WORKER)
+)
+"""The figures of a part of the table that are not always known: their places in it, and how to see since when they
+are."""
 
 
 def _hide_unknown(

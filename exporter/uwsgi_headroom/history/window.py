@@ -5,6 +5,7 @@ from typing import Annotated, NamedTuple
 
 from msgspec import Struct
 
+from uwsgi_headroom.code_look import Line
 from uwsgi_headroom.history.counts import (
     DOUBLE,
     WAIT_TICKS,
@@ -15,7 +16,7 @@ from uwsgi_headroom.history.counts import (
     rows_of,
     sum_if_all_known,
 )
-from uwsgi_headroom.record import Line, State
+from uwsgi_headroom.record import State
 
 _OF_WORKERS = Quantity("count", counter=True, of="all workers")
 _OF_SOCKETS = Quantity("time", DOUBLE, "queue_since", of="socket")
@@ -161,25 +162,20 @@ class Lasting(NamedTuple):
 
 
 class CodeWindow(Struct, frozen=True):
-    """In which lines of code the busy threads were in a window."""
+    """In which lines of code the busy threads were in a window. off: why nothing is known, as a sentence for an
+    operator; seconds: the part of the window in which the code was looked at; looks: at the server; threads: looks at
+    busy threads; lines: where they were, most looks first; unread: how many of them have no line, because the stack was
+    torn, or is none of CPython's; changed: looks that were dropped, because the thread waited for something else after
+    its stack was read; cpu_seconds: of all looks; locks: where threads wait for locks, most looks first; lasting: the
+    threads that have been in one function for a second or longer at the last look, those for longest first."""
 
     off: str | None = None
-    """Why nothing is known, as a sentence for an operator."""
     seconds: float = 0.0
-    """The part of the window in which the code was looked at."""
     looks: int = 0
-    """At the server."""
     threads: float = 0.0
-    """Looks at busy threads."""
     lines: tuple[LineUse, ...] = ()
-    """Where they were, most looks first."""
     unread: float = 0.0
-    """How many of them have no line, because the stack was torn, or is none of CPython's."""
     changed: int = 0
-    """Looks that were dropped, because the thread waited for something else after its stack was read."""
     cpu_seconds: float = 0.0
-    """Of CPU time, for all looks."""
     locks: tuple[LockedLine, ...] = ()
-    """Where threads wait for locks, most looks first."""
     lasting: tuple[Lasting, ...] = ()
-    """The threads that have been in one function for a second or longer at the last look, those for longest first."""

@@ -98,9 +98,7 @@ class AcceptQueues:
         is_complete = True
         try:
             for family, port, address in sorted({_place(listener) for listener in listeners}):
-                states = sock_diag.CONNECTED
-                extensions = 1 << (sock_diag.INET_DIAG_INFO - 1)
-                request = sock_diag.inet_request(family, states, (port, b""), extensions=extensions)
+                request = sock_diag.connections_request(family, port)
                 payloads, is_cut = sock_diag.ask(request, seconds=MOST_LISTING_SECONDS)
                 is_complete &= not is_cut
                 for payload in payloads:
@@ -135,12 +133,10 @@ def _place(listener: Listener) -> tuple[int, bytes, bytes]:
 
 def _read_waiting(payload: bytes, address: bytes) -> dict[int, float]:
     """The cookie and the age in seconds of a connection to this address (all zeros: to any), if nobody accepted it."""
-    _, _, _, _, _, _, _, _, _, _, _, _, inode = sock_diag.inet_diag_msg.unpack_from(payload)
-    if inode:
-        return {}
+    inode = sock_diag.inet_diag_msg.unpack_from(payload)[-1]
     reached, cookie = _address_and_cookie.unpack_from(payload)
     ages = sock_diag.read_ages(payload)
-    if ages is None or (any(address) and reached != address):
+    if inode or ages is None or (any(address) and reached != address):
         return {}
     return {cookie: ages[0]}
 
@@ -237,16 +233,12 @@ class Backlogs:
         sockets = self._read_sockets(master_pid)
         if sockets.held is None or sockets.near is None:
             return None
-        try:
-            dumps = _dump_all(TCP_FAMILIES, None, master_pid, sockets, self._dumps)
-        except OSError:
-            return None
-        inodes: set[int] = set()
-        for dump in dumps.values():
-            if isinstance(dump, str):
-                return None
-            inodes.update(listener.inode for listener in dump)
-        return inodes <= sockets.held
+        with suppress(OSError):
+            dumps = _dump_all(TCP_FAMILIES, None, master_pid, sockets, self._dumps).values()
+            listed = [{each.inode for each in dump} for dump in dumps if not isinstance(dump, str)]
+            if len(listed) == len(dumps):
+                return sockets.held >= set().union(*listed)
+        return None
 
 
 class _Sockets(Struct, frozen=True):
@@ -270,8 +262,7 @@ def _list_ended(names: Sequence[str]) -> tuple[list[float], tuple[float, ...], i
     ports = [(int(name.rpartition(":")[2]) & _LARGEST_PORT).to_bytes(2, "big") for name in names]
     families = [(socket.AF_INET, socket.AF_INET6)[name.startswith("[")] for name in names]
     sources = zip(families, ports, strict=True)
-    extensions = 1 << (sock_diag.INET_DIAG_INFO - 1)
-    requests = [sock_diag.inet_request(each, states, (port, b""), extensions=extensions) for each, port in sources]
+    requests = [sock_diag.connections_request(family, port, states) for family, port in sources]
     payloads = [each for request in requests for each in sock_diag.ask(request, seconds=_ENDED_SECONDS)[0]]
     found = [sock_diag.inet_diag_msg.unpack_from(payload) for payload in payloads]
     left = filter(None, map(sock_diag.seconds_to_end, payloads))
@@ -297,18 +288,18 @@ def _address(name: str) -> _Address | None:
     have the name."""
     if "\0" in name:
         return None
-    if is_tcp(name):
-        host, _, port = name.rpartition(":")
-        if len(port) > len(str(_LARGEST_PORT)) or int(port) > _LARGEST_PORT:
-            return None
-        if host.startswith("["):
-            spelled = sock_diag.inet_name(host.strip("[]"), int(port))
-            return _Address("inet6", (spelled,) if spelled else ())
-        spelled = sock_diag.inet_name(host, int(port))
-        # uWSGI resolved the host name. That could block the event loop here, so only the port is compared.
-        return _Address("inet", (spelled,)) if spelled else _Address("inet", (), port)
-    bound = f"@{name[2:]}" if name.startswith("\\0") else name
-    return _Address("unix", (bound, f"@{bound}"))
+    if not is_tcp(name):
+        bound = f"@{name[2:]}" if name.startswith("\\0") else name
+        return _Address("unix", (bound, f"@{bound}"))
+    host, _, port = name.rpartition(":")
+    if len(port) > len(str(_LARGEST_PORT)) or int(port) > _LARGEST_PORT:
+        return None
+    if host.startswith("["):
+        spelled = sock_diag.inet_name(host.strip("[]"), int(port))
+        return _Address("inet6", (spelled,) if spelled else ())
+    spelled = sock_diag.inet_name(host, int(port))
+    # uWSGI resolved the host name. That could block the event loop here, so only the port is compared.
+    return _Address("inet", (spelled,)) if spelled else _Address("inet", (), port)
 
 
 def _measure(match: list[Listener] | str) -> Backlog:
@@ -433,24 +424,16 @@ def find_socket_holders(master_pid: int, names: Sequence[str], workers: Mapping[
 
     With `map-socket`, uWSGI replaces a worker's other sockets by /dev/null; without it, every worker has all sockets.
     """
-    held: dict[int, frozenset[int]] = {}
-    for pid, worker_id in workers.items():
-        inodes = read_socket_inodes(pid)
-        if inodes is None:
-            return None
-        held[worker_id] = inodes
-    if not held:
+    read = {worker_id: read_socket_inodes(pid) for pid, worker_id in workers.items()}
+    held = {worker_id: inodes for worker_id, inodes in read.items() if inodes is not None}
+    if not held or len(held) < len(read):
         return None
     sockets = _Sockets(read_socket_inodes(master_pid), shares_network_namespace(master_pid))
     matches = _match_all(names, master_pid, sockets, ListenerDumps())
-    listening = {
-        name: {listener.inode for listener in listeners}
+    return {
+        name: tuple(sorted(each for each, inodes in held.items() if any(one.inode in inodes for one in listeners)))
         for name, listeners in matches.items()
         if not isinstance(listeners, str)
-    }
-    return {
-        name: tuple(sorted(worker_id for worker_id, inodes in held.items() if inodes & own))
-        for name, own in listening.items()
     }
 
 

@@ -14,18 +14,17 @@ import os
 import re
 import select
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import accumulate, islice
 from pathlib import Path
-from types import MappingProxyType
 from typing import BinaryIO, Literal
 
 from msgspec import Struct
 
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.processes import MOST_CHILDREN, WorkerProcess, list_children
-from uwsgi_headroom.record import Tasks
+from uwsgi_headroom.surroundings import Tasks
 
 ROOT = Path("/")
 """The parent directory of `/proc` and `/sys`."""
@@ -36,12 +35,13 @@ class Cgroups(Struct, frozen=True):
 
     version: the cgroup version that the controller belongs to, 0 for none.
     folders: from the top of the mount down to the process's own cgroup.
-    path: the process's own cgroup, as the kernel names it.
+    names: of the same cgroups, as the kernel has them: `/` is the top of this process's cgroup namespace, such as its
+        container.
     """
 
     version: Literal[0, 1, 2]
     folders: tuple[str, ...] = ()
-    path: str = ""
+    names: tuple[str, ...] = ()
 
 
 def find_cgroups(pid: int, controller: str, root: Path) -> Cgroups:
@@ -56,24 +56,15 @@ def find_cgroups(pid: int, controller: str, root: Path) -> Cgroups:
     for mount_root, mount_point in _mounts(mountinfo, version, controller):
         if (below := _below(path, mount_root)) is None:
             continue
-        top = os.path.join(root, mount_point.lstrip("/"))
-        levels = tuple(accumulate(filter(None, below.split("/")), os.path.join, initial=top))
-        if os.path.exists(os.path.join(levels[-1], "cgroup.procs")):  # otherwise another mount hides it
-            return Cgroups(version, levels, path)
+        tops = os.path.join(root, mount_point.lstrip("/")), mount_root
+        parts = [part for part in below.split("/") if part]
+        folders, names = (tuple(accumulate(parts, os.path.join, initial=top)) for top in tops)
+        if os.path.exists(os.path.join(folders[-1], "cgroup.procs")):  # otherwise another mount hides it
+            return Cgroups(version, folders, names)
     raise FileNotFoundError(f"the cgroup of process {pid} is not mounted here")
 
 
-def name_levels(cgroups: Cgroups) -> list[str]:
-    """The path of the cgroup at each of the levels in `folders`, as the kernel names it: `/` is the top of this
-    process's cgroup namespace, such as its container."""
-    parts = [part for part in cgroups.path.split("/") if part]
-    above = len(parts) - (len(cgroups.folders) - 1)
-    return ["/" + "/".join(parts[: above + level]) for level in range(len(cgroups.folders))]
-
-
-def read_task_limit(
-    pid: int, workers: Mapping[int, WorkerProcess] = MappingProxyType({}), *, root: Path = ROOT
-) -> Tasks | None:
+def read_task_limit(pid: int, workers: Mapping[int, WorkerProcess], *, root: Path = ROOT) -> Tasks | None:
     """The limit of processes and threads (pids.max, in both versions, or of the user) that leaves a process the fewest;
     None without one, or if it is not known. workers: whose zombies are counted if half of it is in use.
 
@@ -132,9 +123,8 @@ def _cgroup(lines: str, controller: str) -> tuple[Literal[0, 1, 2], str]:
     return (0, "") if unified is None else (2, unified)
 
 
-def _mounts(mountinfo: str, version: Literal[1, 2], controller: str) -> list[tuple[str, str]]:
+def _mounts(mountinfo: str, version: Literal[1, 2], controller: str) -> Iterator[tuple[str, str]]:
     """For each mount of the hierarchy, the cgroup at its root and the mount point (proc(5))."""
-    mounts = []
     for line in mountinfo.splitlines():
         if " - cgroup" not in line:  # a host of containers has thousands of other mounts
             continue
@@ -143,8 +133,7 @@ def _mounts(mountinfo: str, version: Literal[1, 2], controller: str) -> list[tup
         of_version_1 = kind == "cgroup" and controller in options.split(",")
         if (version == 2 and kind == "cgroup2") or (version == 1 and of_version_1):
             _, _, _, mount_root, mount_point, *_ = mount.split(" ")
-            mounts.append((_unescaped(mount_root), _unescaped(mount_point)))
-    return mounts
+            yield _unescaped(mount_root), _unescaped(mount_point)
 
 
 def _unescaped(path: str) -> str:

@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from uwsgi_headroom.kernel import procfs
-from uwsgi_headroom.kernel.cgroups import ROOT, Cgroups, find_cgroups, name_levels
+from uwsgi_headroom.kernel.cgroups import ROOT, Cgroups, find_cgroups
 from uwsgi_headroom.record import Quota
 
 
@@ -85,10 +85,9 @@ def _find_quotas(pid: int, root: Path) -> tuple[GroupQuota, ...]:
     """Every cgroup of the process that has a quota. Raises `OSError` if they cannot be read."""
     cgroups = find_cgroups(pid, "cpu", root)
     usage_files = _find_usage_files(pid, cgroups, root)
-    names = name_levels(cgroups)
     quotas = [
         GroupQuota(_read_quota(folder, cgroups.version), usage, os.path.join(folder, "cpu.stat"), name)
-        for folder, usage, name in zip(cgroups.folders, usage_files, names, strict=True)
+        for folder, usage, name in zip(cgroups.folders, usage_files, cgroups.names, strict=True)
     ]
     return tuple(quota for quota in quotas if quota.cpus != math.inf)
 
@@ -106,7 +105,7 @@ def _find_usage_files(pid: int, cgroups: Cgroups, root: Path) -> list[str | None
         counted = find_cgroups(pid, "cpuacct", root) if cgroups.version else cgroups
     except OSError:
         return unknown
-    if (counted.version, counted.path) != (cgroups.version, cgroups.path) or len(counted.folders) != len(unknown):
+    if (counted.version, counted.names) != (cgroups.version, cgroups.names):
         return unknown
     return [os.path.join(folder, "cpuacct.usage") for folder in counted.folders]
 
@@ -310,9 +309,16 @@ class Throttling(Struct, frozen=True):
 class Counts(NamedTuple):
     """The kernel's counts of one cgroup since its creation."""
 
-    periods: int
     throttled: int
+    periods: int
     seconds: float
+
+    def minus(self, then: Counts) -> Counts:
+        """The growth; none if the cgroup was made anew."""
+        if self.periods < then.periods or self.throttled < then.throttled:
+            return Counts(0, 0, 0.0)
+        seconds = max(0.0, self.seconds - then.seconds)
+        return Counts(self.throttled - then.throttled, self.periods - then.periods, seconds)
 
 
 class ThrottleCounts:
@@ -331,35 +337,27 @@ class ThrottleCounts:
     def read(self, cpus: UsableCpus) -> Throttling | None:
         """The totals as of now; None without a quota, or if its counts cannot be read. Never raises. cpus: those that
         the server can use, with its cgroups that have a quota."""
-        groups, allowed = cpus.groups, min(cpus.host, cpus.affinity)
-        now = {group.stat_file: counts for group in groups if (counts := read_counts(group.stat_file))}
+        allowed = min(cpus.host, cpus.affinity)
+        quotas = {group.stat_file: Quota(group.name, group.cpus, allowed) for group in cpus.groups}
+        now = {path: counts for path in quotas if (counts := read_counts(path))}
         then, self._then = self._then, now
         if not now:
             self._total = None
             return None
-        quotas = {group.stat_file: Quota(group.name, group.cpus, allowed) for group in groups if group.stat_file in now}
-        tightest = min(quotas.values(), key=lambda quota: quota.cpus)
+        tightest = min([quotas[path] for path in now], key=lambda quota: quota.cpus)
         total = self._total or Throttling(tightest)
-        grown = {path: _subtract(counts, then[path]) for path, counts in now.items() if path in then}
+        grown = [(counts.minus(then[path]), quotas[path]) for path, counts in now.items() if path in then]
         if grown:
-            path = max(grown, key=lambda path: (grown[path].throttled, grown[path].periods))
-            most = grown[path]
-            same = (quota for quota in quotas.values() if quota.cgroup == total.quota.cgroup)
+            most, quota = max(grown, key=lambda each: each[0][:2])
+            same = (quotas[path] for path in now if quotas[path].cgroup == total.quota.cgroup)
             total = Throttling(
-                quotas[path] if most.throttled else next(same, tightest),
+                quota if most.throttled else next(same, tightest),
                 total.periods + most.periods,
                 total.throttled_periods + most.throttled,
                 total.throttled_seconds + most.seconds,
             )
         self._total = total
         return total
-
-
-def _subtract(now: Counts, then: Counts) -> Counts:
-    """The growth; none if the cgroup was made anew."""
-    if now.periods < then.periods or now.throttled < then.throttled:
-        return Counts(0, 0, 0.0)
-    return Counts(now.periods - then.periods, now.throttled - then.throttled, max(0.0, now.seconds - then.seconds))
 
 
 def read_counts(path: str) -> Counts | None:
@@ -369,6 +367,6 @@ def read_counts(path: str) -> Counts | None:
         pairs = [line.split() for line in procfs.read_file(path).splitlines()]
         counts = {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2}
         seconds = counts[b"throttled_usec"] / 1e6 if b"throttled_usec" in counts else counts[b"throttled_time"] / 1e9
-        return Counts(counts[b"nr_periods"], counts[b"nr_throttled"], seconds)
+        return Counts(counts[b"nr_throttled"], counts[b"nr_periods"], seconds)
     except (OSError, ValueError, KeyError):
         return None

@@ -14,18 +14,8 @@ from uwsgi_headroom.kernel.cpus import CpuTimes, Throttling, UsableCpus
 from uwsgi_headroom.kernel.memory import AvailableMemory, OomKills, WorkerMemory
 from uwsgi_headroom.kernel.processes import Threads, WorkerProcess
 from uwsgi_headroom.kernel.setup import MasterIdentity
-from uwsgi_headroom.record import (
-    Backlog,
-    Blocker,
-    RoleUse,
-    Setup,
-    SharedConnection,
-    Tasks,
-    TrackedConnections,
-    Waiting,
-    Waits,
-    WaysIn,
-)
+from uwsgi_headroom.record import Backlog, Blocker, Setup, Waiting, Waits
+from uwsgi_headroom.surroundings import RoleUse, SharedConnection, Tasks, TrackedConnections, WaysIn
 
 
 @lru_cache(maxsize=1)

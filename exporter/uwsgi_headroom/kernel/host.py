@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -21,17 +22,19 @@ from uwsgi_headroom.kernel.memory import WorkerMemories, read_available_memory, 
 from uwsgi_headroom.kernel.namespaces import shares_network_namespace
 from uwsgi_headroom.kernel.processes import Processes, read_threads
 from uwsgi_headroom.kernel.proof import PAUSE_SECONDS, Proof, Prover, WorkersHere, is_here
-from uwsgi_headroom.kernel.roles import Roles, list_roles
+from uwsgi_headroom.kernel.roles import Roles, Spools, list_roles
 from uwsgi_headroom.kernel.seen_server import SeenServer
 from uwsgi_headroom.kernel.setup import SetupReader, read_identity
 from uwsgi_headroom.kernel.shared_connections import SharedConnections
-from uwsgi_headroom.kernel.spools import Spools
-from uwsgi_headroom.kernel.waits.sampler import OFF, WaitSampler, WaitSetting
+from uwsgi_headroom.kernel.waits import WaitSetting
+from uwsgi_headroom.kernel.waits.sampler import OFF, WaitSampler
 from uwsgi_headroom.kernel.way_in import WaysInReader
 from uwsgi_headroom.record import UNKNOWN, Backlog, Waiting, is_tcp
 from uwsgi_headroom.source import Address, Answer, Http, ProcessOfApp, SocketOfApp, Tcp, Unix
 from uwsgi_headroom.stats import AnySnapshot
 from uwsgi_headroom.stats.server import Snapshot, Worker
+
+T = TypeVar("T")
 
 SLOW_SECONDS = (5.0, 15.0)
 """The longest age of facts that change slowly: of servers that are read five times a second, and of those that are read
@@ -118,10 +121,14 @@ class Host:
         """What the kernel shows of a uWSGI without stats. Raises SourceError, also if there is no answer in time."""
         of_server = address, self._waits.threads, self._asks, self._clock
         seen = self._seen = self._seen or SeenServer(*of_server, reads=self._reads_threads)
+        return await self._ask_until_known(lambda: seen.look(self._slow.facts.setup or UNKNOWN), seconds)
+
+    async def _ask_until_known(self, ask: Callable[[], T], seconds: float) -> T:
+        """The answer to a question that may have none yet. Raises SourceError, also if there is none in time."""
         end = self._clock() + seconds
         while True:
             try:
-                return seen.look(self._slow.facts.setup or UNKNOWN)
+                return ask()
             except NotYetError as error:
                 if self._clock() >= end:
                     raise SourceError("timeout", str(error)) from None
@@ -141,15 +148,9 @@ class Host:
             return None
         self._sought_at = now
         seen = SeenServer(SocketOfApp(place), self._waits.threads, self._asks, self._clock, reads=False)
-        while self._clock() < now + seconds:
-            try:
-                pid = seen.find_master()
-            except NotYetError:
-                await asyncio.sleep(SHORT_WAIT)
-            except SourceError:
-                break
-            else:
-                return pid if answer is None or answer.peer_pid in (None, pid) else None
+        with suppress(SourceError):
+            pid = await self._ask_until_known(seen.find_master, seconds)
+            return pid if answer is None or answer.peer_pid in (None, pid) else None
         return None
 
     def read_facts(self, snapshot: AnySnapshot, answer: Answer | None) -> HostFacts:

@@ -81,8 +81,8 @@ usage, the field of the inactive file cache, and the file that counts OOM kills.
 def _unused(folder: str, limit_files: Sequence[str], usage_file: str, cache_field: str) -> float:
     """The bytes that one cgroup has left; infinite if it has no limit."""
     limit = min(_read_limit(folder, name) for name in limit_files)
-    if limit == math.inf:
-        return limit
+    if limit >= UNLIMITED:
+        return math.inf
     used = int(procfs.read_text(folder, usage_file)) - _read_field(folder, "memory.stat", cache_field)
     # The two files are not read at the same instant, so cache may exceed usage; and usage may exceed a limit set later.
     return max(0, limit - max(0, used))
@@ -90,10 +90,9 @@ def _unused(folder: str, limit_files: Sequence[str], usage_file: str, cache_fiel
 
 def _read_limit(folder: str, name: str) -> float:
     try:
-        limit = float(procfs.read_text(folder, name).replace("max", "inf"))
+        return float(procfs.read_text(folder, name).replace("max", "inf"))
     except FileNotFoundError:  # the root cgroup, or the memory controller is not enabled at this level
         return math.inf
-    return limit if limit < UNLIMITED else math.inf
 
 
 def _read_field(folder: Path | str, name: str, field: str) -> int:
@@ -138,6 +137,15 @@ class WorkerMemory(Struct, frozen=True):
     unique: Mapping[int, int]
 
 
+class _Life(Struct):
+    """What is known of a living worker: the most memory that it was seen with, and when it was asked for its unique
+    memory last."""
+
+    anonymous: int | None = None
+    unique: int = 0
+    asked_at: float = float("-inf")
+
+
 class WorkerMemories:
     """Estimates the memory that one more worker of a server would take, from what each worker has for itself.
 
@@ -151,9 +159,7 @@ class WorkerMemories:
 
     def __init__(self, asks: Asks = DIRECT, *, root: Path = ROOT) -> None:
         self._asks, self._root = asks, root
-        self._unique: dict[_ProcessKey, int] = {}
-        self._anonymous: dict[_ProcessKey, int] = {}
-        self._asked_at: dict[_ProcessKey, float] = {}
+        self._lives: dict[_ProcessKey, _Life] = {}
         self._last_asked_at = float("-inf")
         self._too_slow_master: int | None = None
 
@@ -163,56 +169,52 @@ class WorkerMemories:
         Every USS_SECONDS it reads the unique memory of one worker: first of those never read, the largest first, then
         of the one read the longest ago.
         """
-        living = {(pid, process.start_time): process for pid, process in processes.items()}
-        self._unique = {key: size for key, size in self._unique.items() if key in living}
-        self._anonymous = {key: size for key, size in self._anonymous.items() if key in living}
-        self._asked_at = {key: at for key, at in self._asked_at.items() if key in living}
-        for key, process in living.items():
+        known, self._lives = self._lives, {}
+        for pid, process in processes.items():
+            key = pid, process.start_time
+            life = self._lives[key] = known.get(key) or _Life()
             if process.anonymous_bytes is not None:
-                self._anonymous[key] = max(self._anonymous.get(key, 0), process.anonymous_bytes)
-        if living and master_pid != self._too_slow_master and now - self._last_asked_at >= USS_SECONDS:
-            self._ask_next(master_pid, living, now)
-        return self._sum_up(len(living))
+                life.anonymous = max(life.anonymous or 0, process.anonymous_bytes)
+        if self._lives and master_pid != self._too_slow_master and now - self._last_asked_at >= USS_SECONDS:
+            self._ask_next(master_pid, now)
+        return self._sum_up()
 
-    def _ask_next(self, master_pid: int, living: Mapping[_ProcessKey, WorkerProcess], now: float) -> None:
-        key = min(living, key=lambda key: (self._asked_at.get(key, float("-inf")), -self._anonymous.get(key, 0)))
+    def _ask_next(self, master_pid: int, now: float) -> None:
+        (pid, _), life = min(self._lives.items(), key=lambda item: (item[1].asked_at, -(item[1].anonymous or 0)))
         try:
-            unique, cost = self._asks.ask(walk, key[0], self._root)
+            unique, cost = self._asks.ask(walk, pid, self._root)
         except NotYetError:
             return
         except (OSError, ValueError):  # not permitted, a kernel before 4.14, or the process has ended
             unique, cost = 0, 0.0
-        self._asked_at[key] = self._last_asked_at = now
+        life.asked_at = self._last_asked_at = now
+        life.unique = max(life.unique, unique)
         if cost > LONGEST_WALK:
             self._too_slow_master = master_pid
-            self._unique.clear()
-        elif unique:
-            self._unique[key] = max(self._unique.get(key, 0), unique)
+            for each in self._lives.values():
+                each.unique = 0
 
-    def _sum_up(self, workers: int) -> WorkerMemory | None:
-        if self._unique:
-            largest = max(self._unique.values())
-            together = sum(self._unique.values()) + largest * (workers - len(self._unique))
-            return WorkerMemory(largest, "uss", together, {pid: size for (pid, _), size in self._unique.items()})
-        if self._anonymous:
-            largest = max(self._anonymous.values())
-            return WorkerMemory(largest, "anonymous", largest, {})
+    def _sum_up(self) -> WorkerMemory | None:
+        if unique := {pid: life.unique for (pid, _), life in self._lives.items() if life.unique}:
+            largest = max(unique.values())
+            together = sum(unique.values()) + largest * (len(self._lives) - len(unique))
+            return WorkerMemory(largest, "uss", together, unique)
+        anonymous = [life.anonymous for life in self._lives.values() if life.anonymous is not None]
+        if anonymous:
+            return WorkerMemory(max(anonymous), "anonymous", max(anonymous), {})
         return None
 
 
 def walk(pid: int, root: Path) -> tuple[int, float]:
-    """The unique memory of a process, and the CPU seconds that it took to read it; a question for `aside`."""
+    """The unique memory of a process, in bytes, and the CPU seconds that it took to read it; a question for `aside`.
+    Raises OSError if it is unreadable, ValueError if it is missing."""
     began = time.thread_time()
-    return read_unique_bytes(pid, root), time.thread_time() - began
-
-
-def read_unique_bytes(pid: int, root: Path = ROOT) -> int:
-    """The unique memory of a process, in bytes. Raises OSError if it is unreadable, ValueError if it is missing."""
     lines = [line.split() for line in procfs.read_file(root, f"proc/{pid}/smaps_rollup").splitlines()]
     kilobytes = {words[0]: words[1] for words in lines if len(words) == 3 and words[2] == b"kB"}
     if not kilobytes.keys() >= set(_PRIVATE):
         raise ValueError(f"smaps_rollup of process {pid} has no private pages")
-    return 1024 * sum(int(kilobytes.get(name, b"0")) for name in (*_PRIVATE, _PRIVATE_HUGE))
+    unique = 1024 * sum(int(kilobytes.get(name, b"0")) for name in (*_PRIVATE, _PRIVATE_HUGE))
+    return unique, time.thread_time() - began
 
 
 class OomKills(Struct, frozen=True):

@@ -69,14 +69,18 @@ def ask_in_network_of(pid: int | None, question: Callable[[], T]) -> T:
     Raises whatever `question` raises, or OSError with the reason to show to the operator. The caller waits, so
     `question` has to be short.
     """
-    same = pid is None or shares_network_namespace(pid)
+    if pid is None or (same := shares_network_namespace(pid)):
+        return question()
     if same is None:
         raise OSError(NOT_VISIBLE.format(pid))
-    if pid is None or same:
-        return question()
 
     def enter_and_ask() -> T:
-        _enter_network_of(pid)
+        try:
+            enter(pid, "net", CLONE_NEWNET)
+        except PermissionError:
+            raise OSError(WHO_MAY_ASK) from None
+        except OSError as error:
+            raise OSError(f"the network namespace of process {pid} is not visible: {error.strerror}") from None
         return question()
 
     thread, answer = ask_in_thread(enter_and_ask, "in another network namespace")
@@ -85,16 +89,6 @@ def ask_in_network_of(pid: int | None, question: Callable[[], T]) -> T:
 
 
 _libc = ctypes.CDLL(None, use_errno=True)  # os.setns exists from Python 3.12 on
-
-
-def _enter_network_of(pid: int) -> None:
-    """Move this thread into the network namespace of a process. Raises OSError with the reason to show."""
-    try:
-        enter(pid, "net", CLONE_NEWNET)
-    except PermissionError:
-        raise OSError(WHO_MAY_ASK) from None
-    except OSError as error:
-        raise OSError(f"the network namespace of process {pid} is not visible: {error.strerror}") from None
 
 
 def enter(pid: int, name: str, kind: int) -> None:

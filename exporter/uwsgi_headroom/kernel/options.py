@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -330,10 +330,7 @@ class _Reading:
         self._complete = True
         self._names_application = self._can_reload_workers = self._unlogs = False
         self._application = ""
-        self._ends_workers: list[str] = []
-        self._purging_caches: list[str] = []
-        self._configuration_files: list[str] = []
-        self._log_files: list[str] = []
+        self._names: dict[str, list[str]] = defaultdict(list)  # by field of `Options`
         self._conditional = False
         self._loaded = 0
         self._latest = ""
@@ -345,17 +342,15 @@ class _Reading:
         if self._doubtful or (self._loaded and self._moved_root):
             return Options()
         if self._relative and self._moved:
-            return Options(configuration_files=tuple(self._configuration_files))
-        known: dict[str, object] = {**self._values, "names_application": self._names_application}
+            return Options(configuration_files=tuple(self._names["configuration_files"]))
+        self._names["log_files"] = self._names["log_files"][-_MOST_LOGS:]
+        names = {name: tuple(each) for name, each in self._names.items()}
+        known: dict[str, object] = {**self._values, **names, "names_application": self._names_application}
         return Options(
             **known,  # type: ignore[arg-type]  # by field, each of its type
             can_reload_workers=self._can_reload_workers,
             logs_requests=self._complete and not self._unlogs,
-            ends_workers=tuple(dict.fromkeys(self._ends_workers)),
-            purging_caches=tuple(self._purging_caches),
             application=self._application,
-            configuration_files=tuple(self._configuration_files),
-            log_files=tuple(self._log_files[-_MOST_LOGS:]),
             source=self._source,
             complete=self._complete,
             changed=changed,
@@ -412,8 +407,8 @@ class _Reading:
         self._keep_names(key, value)
         self._can_reload_workers |= key in _WORKER_RELOADS and not self._conditional
         self._unlogs |= key.startswith((*_UNLOGS, "log-drain", "log-filter")) or "donotlog" in value
-        if key in _END_WORKERS and not self._conditional:
-            self._ends_workers.append(key)
+        if key in _END_WORKERS and not self._conditional and key not in self._names["ends_workers"]:
+            self._names["ends_workers"].append(key)
         if source == COMMAND_LINE and key in (*LOADS, *OTHER_FORMATS):
             self._name_configuration_file(value)
         name = FIELDS.get(key)
@@ -444,17 +439,17 @@ class _Reading:
         elif key == "cache2":  # the name of one that makes room by itself, and nothing else of its options
             options = dict(option.strip().partition("=")[::2] for option in value.split(","))
             if options.keys() & _PURGE and PLAIN_NAME.fullmatch(options.get("name", "")):
-                self._purging_caches.append(options["name"])
+                self._names["purging_caches"].append(options["name"])
         elif key in LOGS and not self._conditional:
             # Not a relative path, nor the address of a log server, which may hold a secret.
             found = _LOG_FILE.fullmatch(value.strip())
             if found and PLAIN_NAME.fullmatch(found[1]):
-                self._log_files.append(found[1])
+                self._names["log_files"].append(found[1])
 
     def _name_configuration_file(self, value: str) -> None:
         """Keep the name, unless it is an address or a command, which may hold a secret."""
         is_plain = PLAIN_NAME.fullmatch(value) and "://" not in value
-        self._configuration_files.append(value if is_plain else "")
+        self._names["configuration_files"].append(value if is_plain else "")
 
     def _keep(self, name: str, text: str, source: str) -> None:
         certain = not self._conditional and not _PLACEHOLDER.search(text)

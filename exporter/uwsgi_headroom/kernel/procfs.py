@@ -4,12 +4,14 @@ system calls. Files that the watched process can keep from answering are for `as
 from __future__ import annotations
 
 import errno
+import math
 import os
 import re
 import resource
 import stat
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from itertools import islice
@@ -78,6 +80,15 @@ def open_again(place: int) -> int:
     if not stat.S_ISREG(os.fstat(place).st_mode):
         raise NotRegularError(errno.EINVAL, "not a regular file")
     return os.open(f"/proc/self/fd/{place}", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+
+
+def list_processes(seconds: float = math.inf) -> Iterator[int]:
+    """All processes, the newest first; those for which there is no time are left out."""
+    end = time.monotonic() + seconds
+    for pid in sorted((int(name) for name in os.listdir("/proc") if name.isdecimal()), reverse=True):
+        if time.monotonic() > end:
+            return
+        yield pid
 
 
 def read_name(pid: int) -> str:
@@ -166,7 +177,6 @@ def read_stat_fields(*path: str) -> list[bytes]:
 
 
 TICKS = os.sysconf("SC_CLK_TCK")
-_ENDED = ("Z", "X")
 
 
 class ProcessStat(NamedTuple):
@@ -187,7 +197,7 @@ class ProcessStat(NamedTuple):
     @property
     def has_ended(self) -> bool:
         """Whether its parent has not noticed its end yet."""
-        return self.state in _ENDED
+        return self.state in "ZX"
 
     @property
     def cpu_seconds(self) -> float:
@@ -203,12 +213,16 @@ def parse_process_stat(line: bytes) -> ProcessStat:
     return ProcessStat(fields[0].decode(), *[int(fields[at]) for at in (1, 11, 12, 13, 14, 17, 19, 21, 36)])
 
 
-def read_process_stat(pid: int) -> ProcessStat | None:
-    """None if the process has ended, or is hidden; a zombie still has one."""
+def read_process_stat(pid: int, thread: int | None = None) -> ProcessStat | None:
+    """None if the process, or that thread of it, has ended, or is hidden; a zombie still has one."""
     try:
-        return parse_process_stat(read_line(f"/proc/{pid}/stat"))
+        return parse_process_stat(read_line(_stat_file(pid, thread)))
     except (OSError, ValueError):
         return None
+
+
+def _stat_file(pid: int, thread: int | None) -> str:
+    return f"/proc/{pid}/stat" if thread is None else f"/proc/{pid}/task/{thread}/stat"
 
 
 def read_start(pid: int) -> float | None:
@@ -223,7 +237,7 @@ def read_start(pid: int) -> float | None:
 def read_state(pid: int, thread: int | None = None) -> bytes:
     """The state of a process, or of one of its threads, as the letter of proc_pid_stat(5); empty if it has ended."""
     try:
-        return read_stat_fields(f"/proc/{pid}/stat" if thread is None else f"/proc/{pid}/task/{thread}/stat")[0]
+        return read_stat_fields(_stat_file(pid, thread))[0]
     except (OSError, IndexError):
         return b""
 

@@ -308,7 +308,7 @@ class Prover:
             return self._found
         self._found = None
         if not self._left and self._clock() >= self._not_before:
-            self._left = sorted(int(name) for name in os.listdir("/proc") if name.isdecimal())
+            self._left = [*procfs.list_processes()][::-1]
         end = time.monotonic() + SEARCH_SECONDS
         while self._left and time.monotonic() < end:
             pid = self._left.pop()  # the youngest first

@@ -149,9 +149,10 @@ def find_blocked(threads: Sequence[tuple[int, int]]) -> list[float]:
     CPU that stands still while the CPU serves interrupts or the hypervisor. So this thread reads the clock of each CPU
     there.
     """
-    ran = [(_find_cpu(pid, thread), _read_last_run(f"{pid}/task/{thread}")) for pid, thread in threads]
-    clocks = _read_clocks({cpu for cpu, at in ran if at is not None})
-    seconds = [clocks.get(cpu, 0.0) - (at or clocks.get(cpu, 0.0)) for cpu, at in ran]
+    stats = [(procfs.read_process_stat(pid, thread), _read_last_run(f"{pid}/task/{thread}")) for pid, thread in threads]
+    ran = [(stat.cpu, at) if stat and at is not None else (-1, 0.0) for stat, at in stats]
+    clocks = _read_clocks({cpu for cpu, _ in ran})
+    seconds = [clocks.get(cpu, at) - at for cpu, at in ran]
     return [each if each >= _RUNS_SECONDS else 0.0 for each in seconds]
 
 
@@ -159,8 +160,6 @@ _RUNS_SECONDS = 1.0
 """A thread that last ran fewer seconds ago is taken for one that runs."""
 
 _MOST_CPUS = 16
-_PROCESSOR = 36  # of the fields of `stat` behind the name
-
 _LAST_RUN = re.compile(rb"^se\.exec_start\s*:\s*(\d+\.\d+)", re.MULTILINE)
 
 
@@ -170,13 +169,6 @@ def _read_last_run(thread: str) -> float | None:
         if found := _LAST_RUN.search(procfs.read_begin(512, "/proc", thread, "sched")):
             return float(found[1]) / 1000
     return None
-
-
-def _find_cpu(pid: int, thread: int) -> int:
-    """The CPU on which a thread ran last; -1 if unknown."""
-    with suppress(OSError, ValueError, IndexError):
-        return int(procfs.read_stat_fields("/proc", str(pid), "task", str(thread), "stat")[_PROCESSOR])
-    return -1
 
 
 def _read_clocks(cpus: Collection[int]) -> dict[int, float]:
@@ -195,24 +187,16 @@ def _read_clocks(cpus: Collection[int]) -> dict[int, float]:
 def _list_connections(names: Sequence[str], ages: bool) -> dict[int, tuple[float, bool]]:
     """The connections to sockets of these names, in this thread's network, by inode. Raises OSError."""
     inodes: dict[int, tuple[float, bool]] = {}
-    extensions = 1 << (sock_diag.INET_DIAG_INFO - 1)
     for port in {int(name.rpartition(":")[2]) for name in names if is_tcp(name)}:
         for family in (socket.AF_INET, socket.AF_INET6):
-            request = sock_diag.inet_request(
-                family, sock_diag.CONNECTED, (port.to_bytes(2, "big"), b""), extensions=extensions
-            )
-            payloads, _ = sock_diag.ask(request, seconds=_LIST_SECONDS)
-            for payload in payloads:
+            request = sock_diag.connections_request(family, port.to_bytes(2, "big"))
+            for payload in sock_diag.ask(request, seconds=_LIST_SECONDS)[0]:
                 found = sock_diag.inet_diag_msg.unpack_from(payload)
                 age, _ = (ages and sock_diag.read_ages(payload)) or (0.0, 0.0)
-                left = found[1] == sock_diag.TCP_CLOSE_WAIT and sock_diag.seconds_to_end(payload) > 0
-                inodes[found[-1]] = age, left
+                inodes[found[-1]] = age, sock_diag.seconds_to_end(payload) > 0
     if not all(map(is_tcp, names)):
-        payloads, _ = sock_diag.ask(
-            sock_diag.unix_request(sock_diag.UDIAG_SHOW_NAME, states=1 << sock_diag.TCP_ESTABLISHED),
-            seconds=_LIST_SECONDS,
-        )
-        for payload in payloads:
+        request = sock_diag.unix_request(sock_diag.UDIAG_SHOW_NAME, states=1 << sock_diag.TCP_ESTABLISHED)
+        for payload in sock_diag.ask(request, seconds=_LIST_SECONDS)[0]:
             parts = sock_diag.attributes(payload, sock_diag.unix_diag_msg)
             name = parts.get(sock_diag.UNIX_DIAG_NAME, b"")
             if name and sock_diag.unix_name(name) in names:

@@ -1,10 +1,16 @@
-"""Reads what the processes of a uWSGI other than its workers use, by their role: master, mule, spooler, router, daemon.
+"""Reads what the processes of a uWSGI other than its workers use, by their role: master, mule, spooler, router, daemon;
+and counts the tasks that wait for its spoolers.
 
 All are children of the proven master. uWSGI's document lists the spoolers and the crons; the others it does not, and it
 names a process only with `auto-procname`. Without that, a program of another name is a daemon that the master has
 started (`attach-daemon`), with all that it starts: uWSGI runs it by `sh -c`, and the shell may stay; of the rest, a
 process that waits for connections at a listening socket is a router, and one that does not is a mule. To see that
 takes the right to read its descriptors; without it, the role is "other".
+
+The document has the tasks that a spooler has processed, not those that wait. A task is one file in its directory, whose
+name begins with `uwsgi_spoolfile_on_` (core/spooler.c); it is removed once it is processed. A task for later (`at`) has
+that time as the file's time of modification, and does not count as one that waits. The name of the directory comes from
+a document; names and times are read there, and no file.
 """
 
 from __future__ import annotations
@@ -15,7 +21,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from itertools import islice
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -26,13 +32,19 @@ from uwsgi_headroom.kernel.namespaces import find_elsewhere, read_pid_numbers
 from uwsgi_headroom.kernel.processes import list_children
 from uwsgi_headroom.kernel.waits.descriptors import MOST_FDINFO_BYTES, list_sockets_in_epoll
 from uwsgi_headroom.kernel.waits.peers import Peers
-from uwsgi_headroom.record import Role, RoleUse
 from uwsgi_headroom.stats.server import Snapshot
+from uwsgi_headroom.surroundings import Role, RoleUse
 
 LOOK_SECONDS, FIRST_SECONDS = 10.0, 4.0
 """Seconds between two looks, 0.1 ms for each process, and between the first two: CPU use takes both."""
 
 MOST_PROCESSES = 64
+MOST_ENTRIES = 5000
+"""Of larger directories of spoolers, this many entries are counted."""
+
+MOST_DIRECTORIES = 16
+"""Spoolers beyond this number are not counted: uWSGI has one process for each, so there are few."""
+
 _MOST_DESCRIPTORS = 256
 _MOST_SETS = 32
 
@@ -53,6 +65,15 @@ class _Process(Struct):
     start: int
     cpu_seconds: float
     is_sure: bool
+
+
+class _Use(Struct):
+    """What the processes of a role use, and how much their CPU time has grown."""
+
+    processes: int = 0
+    grown: float = 0.0
+    resident: int = 0
+    stopped: tuple[int, ...] = ()
 
 
 class Roles:
@@ -87,53 +108,38 @@ class Roles:
     def _look(
         self, master: int, others: list[int], listed: Mapping[int, Role], signs: Mapping[int, Signs], seconds: float
     ) -> tuple[RoleUse, ...]:
-        name, before, is_first = _read_name(master), self._known, not self._known
+        name, before = _read_name(master), self._known
         self._known = {}
-        grown: dict[Role, float] = defaultdict(float)
-        resident: dict[Role, int] = defaultdict(int)
-        number: dict[Role, int] = defaultdict(int)
-        stopped: dict[Role, tuple[int, ...]] = defaultdict(tuple)
+        uses: dict[Role, _Use] = defaultdict(_Use)
         found: dict[int, Role | None] = dict.fromkeys([master, *others])
         found[master] = "master"
         own = len(found)
         for place, pid in enumerate(todo := list(found)):  # it grows
-            read = _read(pid, before.get(pid), found[pid], partial(_find_role, pid, name, listed, signs))
-            if read is None:
+            stat, then = procfs.read_process_stat(pid), before.get(pid)
+            if stat is None or stat.has_ended:
                 continue
-            now, size = read
-            if now.role in ("cron", "daemon"):
+            same = then if then and then.start == stat.start else None
+            known = found[pid] or (same.role if same and same.is_sure else None)
+            role = known or _find_role(pid, name, listed, signs)
+            if role in ("cron", "daemon"):
                 started = [child for child in list_children(pid) if child not in found]
                 todo += started[: max(0, 1 + MOST_PROCESSES - len(todo))]
-                found |= dict.fromkeys(started, now.role)
-            self._known[pid] = now
-            then = before.get(pid)
-            if then is None or then.start != now.start:
-                if not is_first:
-                    continue  # a worker may have been spawned since the document was written
-                then = now
-            grown[now.role] += now.cpu_seconds - then.cpu_seconds
-            resident[now.role] += size
-            number[now.role] += place < own
-            stopped[now.role] += (pid,) * (procfs.read_state(pid) in (b"T", b"t"))
-        for role, growth in grown.items():
-            self._cpu[role] += max(0.0, growth)
-        cpus = {role: None if is_first else growth / seconds for role, growth in grown.items()}
-        return tuple(
-            RoleUse(role, number[role], self._cpu[role], cpus.get(role), resident[role], stopped[role])
-            for role in sorted(number)
-        )
-
-
-def _read(
-    pid: int, then: _Process | None, role: Role | None, find_role: Callable[[], Role]
-) -> tuple[_Process, int] | None:
-    """A process as it is now, and its resident bytes; None if it has ended."""
-    stat = procfs.read_process_stat(pid)
-    if stat is None or stat.has_ended:
-        return None
-    same = then if then and then.start == stat.start else None
-    role = role or (same.role if same and same.is_sure else find_role())
-    return _Process(role, stat.start, stat.cpu_seconds, same is not None and same.role == role), stat.pages * _PAGE
+                found |= dict.fromkeys(started, role)
+            is_sure = same is not None and same.role == role
+            now = self._known[pid] = _Process(role, stat.start, stat.cpu_seconds, is_sure)
+            if before and not same:
+                continue  # a worker may have been spawned since the document was written
+            use = uses[role]
+            use.processes += place < own
+            use.grown += now.cpu_seconds - (same or now).cpu_seconds
+            use.resident += stat.pages * _PAGE
+            use.stopped += (pid,) * (stat.state in "Tt")
+        latest = []
+        for role, use in sorted(uses.items()):
+            self._cpu[role] += max(0.0, use.grown)
+            cpus = use.grown / seconds if before else None
+            latest.append(RoleUse(role, use.processes, self._cpu[role], cpus, use.resident, use.stopped))
+        return tuple(latest)
 
 
 def list_roles(snapshot: Snapshot) -> dict[int, Role]:
@@ -142,7 +148,7 @@ def list_roles(snapshot: Snapshot) -> dict[int, Role]:
     return crons | {spooler.pid: "spooler" for spooler in snapshot.spoolers if spooler.pid}
 
 
-def _find_role(pid: int, name: bytes, listed: Mapping[int, Role], signs: Mapping[int, Signs]) -> Role:
+def _find_role(pid: int, name: str, listed: Mapping[int, Role], signs: Mapping[int, Signs]) -> Role:
     if role := listed.get(next(reversed(read_pid_numbers(pid)), pid)):  # by its PID in its own namespace
         return role
     if _read_name(pid) != name:
@@ -185,9 +191,71 @@ def _listens(pid: int) -> bool | None:
     return any((peer := peers.get(inode)) and peer.kind == "listening" for inode in inodes)
 
 
-def _read_name(pid: int) -> bytes:
+def _read_name(pid: int) -> str:
     """The name of a program, which a fork keeps; empty if it has ended."""
+    with suppress(OSError):
+        return procfs.read_name(pid)
+    return ""
+
+
+_PREFIX = "uwsgi_spoolfile_on_"
+
+
+class Spools:
+    """Counts tasks of one server repeatedly, and keeps the counts in between."""
+
+    def __init__(self, asks: Asks = DIRECT) -> None:
+        self._asks = asks
+        self._at = float("-inf")
+        self._directories: tuple[str, ...] = ()
+        self._counts: Mapping[str, int] = {}
+
+    def read(self, master_pid: int, snapshot: Snapshot, now: float) -> Mapping[str, int]:
+        """The tasks in each spooler's directory, by its name in the document; the same object until they are counted
+        again. now: monotonic seconds."""
+        directories = tuple(dict.fromkeys(spooler.directory for spooler in snapshot.spoolers))[:MOST_DIRECTORIES]
+        if directories != self._directories or now - self._at >= LOOK_SECONDS:
+            try:
+                self._counts = self._asks.ask(count_tasks, master_pid, directories)
+            except NotYetError:
+                return self._counts
+            except OSError:  # a file system that does not answer
+                self._counts = {}
+            self._at, self._directories = now, directories
+        return self._counts
+
+
+def count_tasks(master_pid: int, directories: tuple[str, ...]) -> Mapping[str, int]:
+    """The tasks in each directory that may be listed; a question for `aside`."""
+    counted = ((name, _count_in(master_pid, name)) for name in directories)
+    return {name: tasks for name, tasks in counted if tasks is not None}
+
+
+def _count_in(master_pid: int, directory: str) -> int | None:
+    """The tasks in a directory as the master sees it; None if it may not be listed."""
+    base = "root" if directory.startswith("/") else "cwd/"
+    if not directory or "\0" in directory:
+        return None
     try:
-        return procfs.read_line(f"/proc/{pid}/comm").strip()
-    except OSError:
-        return b""
+        with os.scandir(f"/proc/{master_pid}/{base}{directory}") as entries:
+            now = time.time()
+            return sum(_count_entry(entry, now) for entry in islice(entries, MOST_ENTRIES))
+    except (OSError, ValueError):
+        return None
+
+
+def _count_entry(entry: os.DirEntry[str], now: float) -> int:
+    """How many tasks an entry is. With `spooler-ordered`, a directory whose name is a number has tasks too."""
+    if entry.name.isdecimal() and entry.is_dir(follow_symlinks=False):
+        with suppress(OSError), os.scandir(entry.path) as inner:
+            return sum(_is_due(each, now) for each in islice(inner, MOST_ENTRIES))
+    return _is_due(entry, now)
+
+
+def _is_due(entry: os.DirEntry[str], now: float) -> bool:
+    if not entry.name.startswith(_PREFIX):
+        return False
+    try:
+        return entry.stat(follow_symlinks=False).st_mtime <= now
+    except OSError:  # it was processed a moment ago
+        return False

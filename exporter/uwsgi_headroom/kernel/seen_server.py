@@ -10,7 +10,6 @@ and run the same program image (`Generation`). The program is uWSGI's if it has 
 
 from __future__ import annotations
 
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -63,7 +62,7 @@ MOST_THREADS = 4096
 MOST_BLOCKED = 256
 """So many busy threads are asked since when they have not run, once a second, 20 us each."""
 
-_MOST_ANCESTORS, _MOST_HOLDERS, _CLIENTS_SECONDS = 8, 64, 60.0
+_MOST_ANCESTORS, _CLIENTS_SECONDS = 8, 60.0
 
 _LEARNT = 3
 """So many looks must show the lock of `thunder-lock`, or that there is none."""
@@ -202,7 +201,7 @@ class SeenServer:
         at a time. Raises SourceError or NotYetError."""
         if self._unsearched is None:
             self._inodes = self._ask(find_listening, address.place)
-            self._unsearched = [int(name) for name in os.listdir("/proc") if name.isdecimal()] if self._inodes else []
+            self._unsearched = [*procfs.list_processes()][::-1] if self._inodes else []
             self._named = []
         end = time.monotonic() + SEARCH_SECONDS
         while self._unsearched:
@@ -211,7 +210,7 @@ class SeenServer:
             if _is_named_like_uwsgi(pid := self._unsearched.pop()):
                 held = procfs.read_socket_inodes(pid)
                 self._named += [pid] * bool(held is None or held & self._inodes)
-        while self._named[:_MOST_HOLDERS]:
+        while self._named:
             some = self._named[:_AT_ONCE]
             found = self._ask(find_sets, tuple(some))
             del self._named[:_AT_ONCE]
@@ -395,7 +394,7 @@ class SeenServer:
         for each in every:
             each.by.fresh[each.thread] = each
             if each.wait.result is None and each.wait.epoll is not None:
-                each.by.threads.leave_out(each.thread, each.wait.epoll, each.by.process.epolls.idle)
+                each.by.threads.leave_out(each.thread, each.wait.epoll, each.by.process.idle_sets)
         waiting = Counter([each.wait.lock for each in every if each.wait.lock is not None])
         thunder = self._learn_lock(options, every, waiting)
         unlearnt = waiting and (thunder is None or (thunder and not self._find_accept_lock()))
@@ -429,7 +428,7 @@ class SeenServer:
         self._is_uwsgi = self._is_uwsgi or "uwsgi" in regions
         if not self._is_uwsgi and slot.key.runs:
             raise SourceError("not_uwsgi", _NO_WORKER.format(pid))
-        at.process.epolls.idle.update(slot.found.sets)
+        at.process.idle_sets.update(slot.found.sets)
         at.fresh.clear()
         wanted = at.threads.threads if at.threads.all_seen else list_threads(pid)
         return [each for thread in wanted for each in self._threads.look(at, thread)]

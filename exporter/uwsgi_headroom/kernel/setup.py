@@ -1,5 +1,8 @@
 """Reads the identity of a server (its host, the start and directory of its master, its emperor and systemd unit) and
-its setup: its options, its kernel's limits, its concurrency, the sockets of each worker, and where its log is."""
+its setup: its options, its kernel's limits, its concurrency, the sockets of each worker, where its log is, the file
+systems without room that it uses, and the files of its metrics.
+
+File systems of another host, or of a program (FUSE), are never asked for their room: they may not answer."""
 
 from __future__ import annotations
 
@@ -7,7 +10,9 @@ import os
 import re
 import stat
 from collections.abc import Container, Iterator, Mapping, Sequence
-from pathlib import Path
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path, PurePath
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -17,11 +22,11 @@ from uwsgi_headroom.config.defaults import JOURNAL
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.aside import DIRECT, Asks, NotYetError
 from uwsgi_headroom.kernel.backlogs import are_mapped, find_socket_holders
-from uwsgi_headroom.kernel.disks import count_metrics_files, find_full_disks
 from uwsgi_headroom.kernel.namespaces import ask_in_network_of, read_pid_numbers
 from uwsgi_headroom.kernel.options import PLAIN_NAME, read_options
 from uwsgi_headroom.record import UNKNOWN, ConcurrencyKind, Options, Setup
 from uwsgi_headroom.stats.server import Snapshot
+from uwsgi_headroom.surroundings import DiskUse, FullDisk
 
 
 class MasterIdentity(Struct, frozen=True):
@@ -116,16 +121,12 @@ class SetupReader:
         """The setup of the server whose proven master is `master_pid`. children: PIDs of its proven workers; now:
         monotonic time in seconds. Until an answer is there, it is the last one. Never raises."""
         # A worker that is still starting has not begun its threads, nor closed the sockets of other workers.
-        workers = {
-            worker.pid: worker
-            for worker in snapshot.workers
-            if worker.accepting and worker.pid and worker.pid in children
-        }
+        workers = [each for each in snapshot.workers if each.accepting and each.pid in children]
+        known = tuple([_Known(each.pid or 0, each.worker_id, each.threads, each.last_spawn) for each in workers])
         names = tuple(socket.name for socket in snapshot.sockets)
-        identity = master_pid, {pid: worker.worker_id for pid, worker in workers.items()}, names
+        identity = master_pid, {each.pid: each.worker_id for each in known}, names
         is_new = identity != self._identity
         if self._setup is None or is_new or now >= self._kept_until:
-            known = tuple(_Known(pid, each.worker_id, each.threads, each.last_spawn) for pid, each in workers.items())
             try:
                 setup = self._asks.ask(read_setup, master_pid, known, names)
             except NotYetError:
@@ -254,3 +255,55 @@ def _candidates(pid: int, options: Options, proc: Path) -> Iterator[tuple[str, s
             continue
     for path in reversed(options.log_files):
         yield path, ""
+
+
+_LOCAL = ("btrfs", "ext2", "ext3", "ext4", "f2fs", "jfs", "overlay", "reiserfs", "tmpfs", "xfs", "zfs")
+_MOST_FILES, _MOST_MOUNTS, _MOST_ENTRIES = 256, 256 << 10, 20_000
+
+FULL = (4e6, 0.01)
+"""Fewer free bytes than these, and a smaller part of the whole, are no room."""
+
+
+def find_full_disks(pid: int, log_path: str) -> tuple[FullDisk, ...]:
+    """Those on which a process has its directory, log, open files or temporary files; none if they are hidden. A
+    question for `aside`."""
+    found = dict[str, FullDisk | None]()
+    try:
+        places: list[tuple[str, DiskUse]] = [(os.readlink(f"/proc/{pid}/cwd"), "directory"), (log_path, "log")]
+        places += [("/tmp", "temporary files")]  # noqa: S108 - nothing is written
+        places += [(path, "open files") for _, path in procfs.list_descriptors(pid, _MOST_FILES)]
+        lines = procfs.read_begin(_MOST_MOUNTS, f"/proc/{pid}/mounts").decode(errors="replace").splitlines()
+        kinds = {words[1]: words[2] for words in (line.split(" ") for line in lines) if len(words) > 2}
+        for path, use in places:
+            above = (path, *map(str, PurePath(path).parents)) * path.startswith("/")
+            mount = next((each for each in above if each in kinds), "")
+            if kinds.get(mount) in _LOCAL and mount.isprintable() and mount not in found:
+                with suppress(OSError):
+                    found[mount] = _find_lack(pid, mount, use)
+    except OSError:
+        return ()
+    return tuple(filter(None, found.values()))
+
+
+_METRICS = re.compile(r"(/.*)/(?:counter|gauge_\w+|histogram|summary)_\w+\.db")
+
+
+def count_metrics_files(pid: int) -> tuple[str, int]:
+    """The folder in which a worker has files of prometheus_client's multiprocess mode open, and how many files there
+    are; an empty folder if it has none. A question for `aside`."""
+    with suppress(OSError):
+        found = (_METRICS.fullmatch(path) for _, path in procfs.list_descriptors(pid, _MOST_FILES))
+        if folder := next((match[1] for match in found if match and match[1].isprintable()), ""):
+            with os.scandir(f"/proc/{pid}/root{folder}") as entries:
+                return folder, sum(1 for _ in islice(entries, _MOST_ENTRIES))
+    return "", 0
+
+
+def _find_lack(pid: int, mount: str, use: DiskUse) -> FullDisk | None:
+    disk, is_root = os.statvfs(f"/proc/{pid}/root{mount}"), os.stat(f"/proc/{pid}").st_uid == 0
+    blocks, files = (disk.f_bfree, disk.f_ffree) if is_root else (disk.f_bavail, disk.f_favail)
+    (least, part), free = FULL, blocks * disk.f_frsize
+    is_full, lacks_inodes = free < min(least, part * disk.f_blocks * disk.f_frsize), disk.f_files > 0 == files
+    if disk.f_flag & os.ST_RDONLY or not (is_full or lacks_inodes):
+        return None
+    return FullDisk(use, mount, free, not is_full)

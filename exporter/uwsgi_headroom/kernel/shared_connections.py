@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator
 from uwsgi_headroom.kernel.namespaces import find_elsewhere
 from uwsgi_headroom.kernel.waits.descriptors import list_sockets, read_socket
 from uwsgi_headroom.kernel.waits.peers import Peers
-from uwsgi_headroom.record import SharedConnection
+from uwsgi_headroom.surroundings import SharedConnection
 
 LOOK_SECONDS = 10.0
 """Seconds between two looks: a system call for each descriptor of the master, and for each worker and candidate."""

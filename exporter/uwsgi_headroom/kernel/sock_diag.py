@@ -153,24 +153,26 @@ def inet_request(
     return _inet_diag_req_v2.pack(family, protocol, extensions, 0, states, *ports, *hosts, 0, cookie)
 
 
+def connections_request(family: int, port: bytes, states: int = CONNECTED) -> bytes:
+    """What asks for the TCP connections from a port of this side, each with its `tcp_info`."""
+    return inet_request(family, states, (port, b""), extensions=1 << (INET_DIAG_INFO - 1))
+
+
 def ask(request: bytes, *, dump: bool = True, seconds: float = math.inf) -> tuple[list[bytes], bool]:
     """The payloads of the answer to one request, and whether it is incomplete or inconsistent. Without `dump`,
     the answer is about one socket. A dump ends early if it takes longer than `seconds`. Raises OSError."""
     end = time.monotonic() + seconds
-    header = _nlmsghdr.pack(
-        _nlmsghdr.size + len(request), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST | (NLM_F_DUMP if dump else 0), 1, 0
-    )
     payloads: list[bytes] = []
     interrupted = False
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG) as kernel:
         kernel.settimeout(TIMEOUT_SECONDS)
-        kernel.send(header + request)
+        kernel.send(_message(request, NLM_F_REQUEST | (NLM_F_DUMP if dump else 0), 1))
         while True:
             datagram, _, message_flags, _ = kernel.recvmsg(RECEIVE_BYTES)
             if message_flags & socket.MSG_TRUNC:
                 raise OSError(errno.EMSGSIZE, "a part of the answer was cut off")
             for kind, kind_flags, payload in _messages(datagram):
-                interrupted = interrupted or bool(kind_flags & NLM_F_DUMP_INTR)
+                interrupted |= bool(kind_flags & NLM_F_DUMP_INTR)
                 if kind in (NLMSG_ERROR, NLMSG_DONE):  # both begin with 0 or a negative errno
                     (code,) = _errno.unpack_from(payload)
                     if code < 0:
@@ -181,6 +183,10 @@ def ask(request: bytes, *, dump: bool = True, seconds: float = math.inf) -> tupl
                     return payloads, interrupted
             if time.monotonic() > end:
                 return payloads, True
+
+
+def _message(request: bytes, flags: int, number: int) -> bytes:
+    return _nlmsghdr.pack(_nlmsghdr.size + len(request), SOCK_DIAG_BY_FAMILY, flags, number, 0) + request
 
 
 def ask_about(request: bytes) -> bytes | None:
@@ -217,11 +223,7 @@ class Queues:
             if self._kernel is None:  # a timeout of Python's would add a poll(2) to every call
                 kernel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _timeval.pack(0, int(TIMEOUT_SECONDS * 1e6)))
                 self._kernel = kernel
-            requests = [
-                _nlmsghdr.pack(_nlmsghdr.size + len(listener.request), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, number, 0)
-                + listener.request
-                for number, listener in enumerate(listeners)
-            ]
+            requests = [_message(each.request, NLM_F_REQUEST, number) for number, each in enumerate(listeners)]
             kernel.send(b"".join(requests))
             return [_queue_in(kernel.recv(RECEIVE_BYTES), number, each) for number, each in enumerate(listeners)]
         except (OSError, struct.error):

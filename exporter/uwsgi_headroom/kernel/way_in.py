@@ -16,7 +16,7 @@ import os
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,10 +26,10 @@ from uwsgi_headroom.kernel.aside import DIRECT, Asks, NotYetError
 from uwsgi_headroom.kernel.namespaces import ask_in_network_of, read_pid_numbers
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.kernel.request_sets import find_sets, list_accepted, name_listening
-from uwsgi_headroom.kernel.web_files import find_lines
-from uwsgi_headroom.kernel.web_log import find_errors
-from uwsgi_headroom.record import UNKNOWN, Options, Refusal, Rival, SharedSocket, Sharer, Way, WaysIn, is_tcp
+from uwsgi_headroom.kernel.web_servers import find_errors, find_lines, find_web_servers
+from uwsgi_headroom.record import UNKNOWN, Options, is_tcp
 from uwsgi_headroom.stats.server import Snapshot
+from uwsgi_headroom.surroundings import Refusal, Rival, SharedSocket, Sharer, Way, WaysIn
 
 LOOK_SECONDS, FIRST_SECONDS, PAUSE_SECONDS = 10.0, 4.0, 600.0
 """The shortest time between two looks at one server, 0.4 ms each; between the first two, which show whether requests
@@ -39,7 +39,7 @@ a minute."""
 _MOST_SOCKETS, _MOST_DESCRIPTORS = 16, 256
 _SEARCH_SECONDS, _ASK_SECONDS = 0.1, 0.2
 _LOOKS = 20  # at a process that may take requests, 2 ms apart: whether it holds a connection
-_WEB_SERVERS, _MOST_USERS = ("nginx", "apache2", "httpd"), 8
+_MOST_USERS = 8
 
 
 class WaysInReader:
@@ -107,8 +107,8 @@ def read_ways(
             ways.append(way)
     paths = {way.name: way.path for way in ways}
     named = tuple([(name, paths.get(name, name), protocol) for name, protocol in sockets])
-    lines = reads_files > 0 and find_lines(named, tuple(filter(_is_trusted, _find_web_servers())))
-    errors = reads_files > 1 and find_errors(named, _find_web_servers(), master_pid)
+    lines = reads_files > 0 and find_lines(named, tuple(filter(_is_trusted, find_web_servers())))
+    errors = reads_files > 1 and find_errors(named, find_web_servers(), master_pid)
     lost = {way.name for way in ways if way.state in ("gone", "replaced")}
     names = [name for name, _ in sockets if name not in lost]
     listening = ask_in_network_of(master_pid, partial(name_listening, None)) if reads_files else {}
@@ -175,25 +175,6 @@ def _find_file(pid: int, path: str) -> tuple[int, int, float] | None:
     return found.st_ino & 0xFFFFFFFF, found.st_dev, found.st_ctime
 
 
-def _list_processes() -> list[int]:
-    """All processes, the newest first."""
-    return sorted((int(name) for name in os.listdir("/proc") if name.isdecimal()), reverse=True)
-
-
-@lru_cache(maxsize=1)
-def _list_web_servers(_period: int) -> tuple[int, ...]:
-    """The processes of web servers, for all servers of one moment."""
-    found = list[int]()
-    for pid in _list_processes():
-        with suppress(OSError):
-            found += [pid] * (procfs.read_name(pid) in _WEB_SERVERS)
-    return tuple(found)
-
-
-def _find_web_servers() -> tuple[int, ...]:
-    return _list_web_servers(int(time.monotonic() // LOOK_SECONDS))
-
-
 def _is_trusted(pid: int) -> bool:
     """Whether all ids of a process are those of root, or of this user: anybody may give a process any name."""
     uids = procfs.read_status("Uid", f"/proc/{pid}/status") or ()
@@ -203,10 +184,7 @@ def _is_trusted(pid: int) -> bool:
 def _find_holder(of: _Bound, master_pid: int) -> Rival | None:
     """A process that holds a socket, in the mounts of the master; None if none is visible in time."""
     mounts = os.readlink(f"/proc/{master_pid}/ns/mnt")
-    end = time.monotonic() + _SEARCH_SECONDS
-    for pid in _list_processes():
-        if time.monotonic() > end:
-            break
+    for pid in procfs.list_processes(_SEARCH_SECONDS):
         with suppress(OSError):
             if mounts != os.readlink(f"/proc/{pid}/ns/mnt"):
                 continue
@@ -230,10 +208,8 @@ def _find_sharers(
     keys, program = {*map(_key, names)}, procfs.read_name(master_pid)
     named = {f"socket:[{inode}]": (name, inode) for inode, name in listening.items() if _key(name) in keys}
     mounts, own_start = os.readlink(f"/proc/{master_pid}/ns/mnt"), procfs.read_start(master_pid) or 0.0
-    leaders, end = {master_pid}, time.monotonic() + _SEARCH_SECONDS
-    for pid in _list_processes():
-        if time.monotonic() > end:
-            break
+    leaders = {master_pid}
+    for pid in procfs.list_processes(_SEARCH_SECONDS):
         with suppress(OSError):
             stat = procfs.read_name(pid) == program and procfs.read_process_stat(pid)
             leader = stat.parent if stat and procfs.read_name(stat.parent) == program else pid
@@ -286,7 +262,7 @@ def _ask_web_server(path: Path, file: tuple[int, int] | None) -> Refusal | None:
 def _list_users() -> Iterator[tuple[tuple[str, Ids], int]]:
     """The name and the ids of the workers of web servers whose master is root's, in the PID and user namespaces of this
     process, and that master if it has other mounts, else 0. Anybody may give such a name, or have a user namespace."""
-    for pid in _find_web_servers():
+    for pid in find_web_servers():
         with suppress(OSError):
             parent = getattr(procfs.read_process_stat(pid), "parent", 0)
             uids, gids, groups = (procfs.read_status(each, f"/proc/{pid}/status") for each in ("Uid", "Gid", "Groups"))

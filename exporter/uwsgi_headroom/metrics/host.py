@@ -1,5 +1,4 @@
-"""What the kernel reports about a server: its worker processes, memory and CPUs, and its listen queues, in which
-connections wait until a worker accepts them.
+"""What the kernel reports about a server: its worker processes, memory and CPUs, and its listen queues.
 
 Figures of processes are absent if their PIDs are not proven to be of this host.
 """
@@ -12,7 +11,8 @@ from uwsgi_headroom.kernel.backlogs import ListenOverflows
 from uwsgi_headroom.kernel.memory import AvailableMemory
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.metrics.family import ObservedServer, Rows, Slot, each_found, each_part, each_server
-from uwsgi_headroom.record import Backlog, RoleUse
+from uwsgi_headroom.record import Backlog
+from uwsgi_headroom.surroundings import RoleUse
 
 PROCESS: Rows[WorkerProcess] = {
     "uwsgi_worker_cpu_seconds_total{mode}": (

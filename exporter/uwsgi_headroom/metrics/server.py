@@ -110,10 +110,10 @@ READING: Rows[Reading] = {
 def each_alert(scrape: Scrape) -> Subjects[Held]:
     """What alerts read: the problems of each server, at most MOST_ALERTS of them."""
     return [
-        (label_set(**labels, **_label_alert(held), urgency="page" if is_page else "ticket"), held)
+        (label_set(**labels, **_label_alert(held), urgency="page" if held.is_page else "ticket"), held)
         for labels, observation in scrape.observations
         if observation.reading
-        for held, is_page in observation.alerts
+        for held in observation.alerts
     ]
 
 

@@ -20,12 +20,13 @@ from uwsgi_headroom.config.defaults import JOURNAL
 from uwsgi_headroom.config.precedence import unknown_variables
 from uwsgi_headroom.config.servers import GlobNames, ServerConfig
 from uwsgi_headroom.config.settings import Config
-from uwsgi_headroom.discover import user_name
+from uwsgi_headroom.discover.find import user_name
 from uwsgi_headroom.errors import HeadroomError, HistoryFileError
 from uwsgi_headroom.service.reload import SettingsSource
-from uwsgi_headroom.service.serve import may_discover, needs_one, open_web_config, refuse_exposure
+from uwsgi_headroom.service.serve import has_login, may_discover, needs_one, open_web_config, refuse_exposure
 from uwsgi_headroom.source import File, Unix
 from uwsgi_headroom.terminal_text import print_lines
+from uwsgi_headroom.watch.globbed import bound_at
 from uwsgi_headroom.web.listeners import resolve_places
 from uwsgi_headroom.words.formats import byte_size, counted, listed
 
@@ -55,9 +56,8 @@ def run(options: argparse.Namespace) -> int:
         return 1
     print_lines(_describe(source.file, user, settings, live))
     if discovers:
-        print_lines(
-            [_row("discover", f"uWSGIs that are not configured, shown to {listed(['root', user, *settings.readers])}")]
-        )
+        readers = listed(["root", user, *settings.readers])
+        print_lines([_row("discover", f"uWSGIs that are not configured, shown to {readers}")])
     problems = list(_find_problems(settings, user))
     print_lines([f"uwsgi-headroom: {problem}" for problem in problems], sys.stderr)
     if not problems:
@@ -79,7 +79,7 @@ def _describe(file: str, user: str, settings: Config, live: LiveConfig | None) -
     if settings.probe:
         targets = [target.text for target in settings.probe.targets]
         yield _row("probe", listed(["the servers above", *targets]))
-    login = "with a login" if live and live.config.needs_identity else "without a login"
+    login = "with a login" if has_login(live) else "without a login"
     scheme = "https" if live and live.active.context else "http"
     for host, port in settings.listen:
         place = f"{f'[{host}]' if ':' in host else host or '*'}:{port}"
@@ -102,30 +102,20 @@ def _row(subject: str, text: str) -> str:
 
 def _describe_socket(server: ServerConfig, user: str) -> str:
     """What keeps the server from being read now, as far as can be known without a connection: uWSGI may be down."""
-    match server.address:
-        case Unix(path) if path.startswith("@"):
-            return ""
-        case Unix(path) | File(path):
-            if not os.path.exists(path):
-                return " (not there now)"
-            needed = os.R_OK if isinstance(server.address, File) else os.W_OK
-            return "" if os.access(path, needed) else f" (user {user} may not read it)"
-        case _:
-            return ""
+    address = server.address
+    if not isinstance(address, Unix | File) or address.path.startswith("@"):
+        return ""
+    if not os.path.exists(address.path):
+        return " (not there now)"
+    needed = os.R_OK if isinstance(address, File) else os.W_OK
+    return "" if os.access(address.path, needed) else f" (user {user} may not read it)"
 
 
 def _describe_matches(server: ServerConfig, names: GlobNames) -> str:
-    found = sorted({names.name(path) for path in glob.glob(server.pattern) if _is_socket(path)})
+    found = sorted({names.name(path) for path in glob.glob(server.pattern) if bound_at(path) is not None})
     text = f"{counted(len(found), 'socket')} now" + (f": {listed(found, _MOST_NAMES)}" if found else "")
     absent = [name for name in server.expect_names if name not in found]
     return f"{text}; expected, and not there: {', '.join(absent)}" if absent else text
-
-
-def _is_socket(path: str) -> bool:
-    try:
-        return stat.S_ISSOCK(os.stat(path).st_mode)
-    except OSError:
-        return False
 
 
 def _logs_of(settings: Config) -> Iterable[tuple[str, str]]:

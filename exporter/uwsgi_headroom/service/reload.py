@@ -47,17 +47,37 @@ _KEYS = {setting.field.rpartition(".")[2]: setting.key for setting in SETTINGS i
 
 _log = logging.getLogger(__name__)
 
+End = Callable[[int, FrameType | None], None]
+
 
 class Reloader:
-    """Reloads on request, one reload at a time. read: reads the settings again, in a thread; started: the settings with
-    which the exporter started."""
+    """Reloads on request, one reload at a time, and reports reloads, start and end to the service manager. read: reads
+    the settings again, in a thread; started: the settings with which the exporter started."""
 
-    def __init__(self, read: Callable[[], Config], started: Config, fleet: Fleet, manager: ServiceManager) -> None:
-        self._read = read
-        self._started = started
-        self._fleet = fleet
-        self._manager = manager
+    def __init__(
+        self, read: Callable[[], Config], started: Config, fleet: Fleet, manager: ServiceManager, hangup: Hangup
+    ) -> None:
+        self._read, self._started, self._fleet, self._manager, self._hangup = read, started, fleet, manager, hangup
         self._requested = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
+
+    def serving(self, end: End) -> None:
+        """The exporter serves: reload on SIGHUP from here on. end: handles a SIGHUP that ends the exporter."""
+        self._manager.ready()
+        self._running = asyncio.create_task(self.run(), name="reload")
+        loop = asyncio.get_running_loop()
+
+        def request() -> None:  # called in a signal handler, also when the event loop is closed
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(self.request)
+
+        self._hangup.attach(end, request)
+
+    def ending(self) -> None:
+        """The exporter ends: no reload begins or continues. May be called again."""
+        if self._running:
+            self._running.cancel()
+        self._manager.stopping()
 
     def request(self) -> None:
         """Request a reload; several requests before it begins lead to one. Call this in the event loop."""
@@ -84,7 +104,7 @@ class Reloader:
             _log.exception("a bug in uwsgi-headroom: please report it")
             return self._fail("internal error")
         self._fleet.reload = LastReload(is_successful=True, succeeded_at=self._fleet.clock.epoch())
-        logs.adjust(settings.log_level, settings.log_format)
+        logs.configure(settings.log_level, settings.log_format)
         if names := restart_needed(self._started, settings):
             _log.warning("some changes need a restart", extra={"fields": {"settings": " ".join(names)}})
         counts = {"servers": len(self._fleet.watches()), "added": added, "removed": removed}
@@ -93,8 +113,8 @@ class Reloader:
 
     def _fail(self, reason: str) -> str:
         self._fleet.reload = structs.replace(self._fleet.reload, is_successful=False)
-        fields_of_line = {"reason": reason}
-        _log.error("the configuration is not reloaded; the previous one stays in use", extra={"fields": fields_of_line})
+        message = "the configuration is not reloaded; the previous one stays in use"
+        _log.error(message, extra={"fields": {"reason": reason}})
         return reason
 
 
@@ -149,9 +169,6 @@ class SettingsSource:
         return self.with_servers(self.read())
 
 
-End = Callable[[int, FrameType | None], None]
-
-
 class Hangup:
     """Handles SIGHUP, from its making until the process ends. Made in the main thread.
 
@@ -194,31 +211,3 @@ def has_terminal() -> bool:
     except OSError:
         return False
     return True
-
-
-class Lifecycle:
-    """Reports start and end to the service manager, and reloads on SIGHUP in between. Used in one event loop."""
-
-    def __init__(self, manager: ServiceManager, reloader: Reloader, hangup: Hangup) -> None:
-        self._manager = manager
-        self._reloader = reloader
-        self._hangup = hangup
-        self._reloading: asyncio.Task[None] | None = None
-
-    def serving(self, end: End) -> None:
-        """The exporter serves. end: handles a SIGHUP that ends the exporter."""
-        self._manager.ready()
-        self._reloading = asyncio.create_task(self._reloader.run(), name="reload")
-        loop = asyncio.get_running_loop()
-
-        def request() -> None:  # called in a signal handler, also when the event loop is closed
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(self._reloader.request)
-
-        self._hangup.attach(end, request)
-
-    def ending(self) -> None:
-        """The exporter ends: no reload begins or continues. May be called again."""
-        if self._reloading:
-            self._reloading.cancel()
-        self._manager.stopping()

@@ -29,29 +29,18 @@ from uwsgi_headroom.discover.follow import Finder
 from uwsgi_headroom.kernel import aside
 from uwsgi_headroom.kernel.host import wait_until_ready
 from uwsgi_headroom.kernel.procfs import may_know_all
-from uwsgi_headroom.service.reload import Hangup, Lifecycle, Reloader, SettingsSource
+from uwsgi_headroom.service.reload import Hangup, Reloader, SettingsSource
 from uwsgi_headroom.service.systemd import ServiceManager, take_sockets
 from uwsgi_headroom.watch import suspend
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.globbed import NO_MEMORY, remember
 from uwsgi_headroom.watch.probed import MOST_PROBED
 from uwsgi_headroom.watch.tasks import supervise
-from uwsgi_headroom.web import connection_slots
+from uwsgi_headroom.web import connection_slots, listeners
 from uwsgi_headroom.web.app import create_application
 from uwsgi_headroom.web.connection_slots import ConnectionLimits, RequestTurns
 from uwsgi_headroom.web.host_check import HostPolicy, make_policy
 from uwsgi_headroom.web.http_server import HttpServer
-from uwsgi_headroom.web.listeners import (
-    CODE,
-    FOUND,
-    ROUTES,
-    announce,
-    find_places,
-    is_exposed,
-    open_listener,
-    refuse_exposed,
-    resolve_places,
-)
 from uwsgi_headroom.web.shared_builds import EventStreams, SharedBuilds
 
 if TYPE_CHECKING:
@@ -91,9 +80,9 @@ def run(options: argparse.Namespace) -> int:
     source.needs_one = needs_one(settings, discovers=discovers)
     settings = source.with_servers(settings)
     sockets = _open_listeners(settings.listen)
-    refuse = partial(refuse_exposure, find_places(sockets), live)
+    refuse = partial(refuse_exposure, listeners.find_places(sockets), live)
     refuse(settings)
-    announce(sockets, live)
+    listeners.announce(sockets, live)
     gc.set_threshold(*GARBAGE_THRESHOLDS)
     # Before the writer creates a file, which would be empty.
     memory = remember(Path(settings.history).absolute()) if settings.history else NO_MEMORY
@@ -114,12 +103,15 @@ def run(options: argparse.Namespace) -> int:
         memory=memory,
         finder=Finder(connects=discovers),
     )
-    reloader = Reloader(lambda: refuse(source.read_again()), settings, fleet, manager)
-    lifecycle = Lifecycle(manager, reloader, hangup)
-    has_login = live is not None and live.config.needs_identity
-    readers = settings.readers if discovers and not has_login else None
-    serve_until_signal(fleet, sockets, settings.allowed_hosts, lifecycle, live, readers)
+    reloader = Reloader(lambda: refuse(source.read_again()), settings, fleet, manager, hangup)
+    readers = settings.readers if discovers and not has_login(live) else None
+    serve_until_signal(fleet, sockets, settings.allowed_hosts, reloader, live, readers)
     return 0
+
+
+def has_login(live: LiveConfig | None) -> bool:
+    """Whether only those who log in get an answer."""
+    return live is not None and live.config.needs_identity
 
 
 def may_discover(settings: Config, live: LiveConfig | None) -> bool:
@@ -128,8 +120,8 @@ def may_discover(settings: Config, live: LiveConfig | None) -> bool:
     is_named = settings.servers or (settings.probe and settings.probe.targets)
     if settings.discover is not None or is_named or not may_know_all():
         return bool(settings.discover)
-    has_login = live is not None and live.config.needs_identity
-    return has_login or not any(is_exposed(host) for host, _ in resolve_places(settings.listen))
+    places = listeners.resolve_places(settings.listen)
+    return has_login(live) or not any(listeners.is_exposed(host) for host, _ in places)
 
 
 def needs_one(settings: Config, *, discovers: bool) -> bool:
@@ -140,15 +132,15 @@ def needs_one(settings: Config, *, discovers: bool) -> bool:
 def refuse_exposure(places: Sequence[tuple[str, int]], live: LiveConfig | None, settings: Config) -> Config:
     """Return these settings. Raises ConfigError if they would show to other machines, without a login, what is opt-in
     and not for everybody. places: where the exporter listens."""
-    if live is not None and live.config.needs_identity:
+    if has_login(live):
         return settings
     watching = settings.settings
     if settings.discover:
-        refuse_exposed(FOUND, places)
+        listeners.refuse_exposed(listeners.FOUND, places)
     if watching.routes and not settings.routes_beyond_loopback:
-        refuse_exposed(ROUTES, places)
+        listeners.refuse_exposed(listeners.ROUTES, places)
     if (watching.code or any(server.code for server in settings.servers)) and not settings.code_beyond_loopback:
-        refuse_exposed(CODE, places)
+        listeners.refuse_exposed(listeners.CODE, places)
     return settings
 
 
@@ -157,7 +149,7 @@ def _open_listeners(addresses: Sequence[tuple[str, int]]) -> list[socket.socket]
     passed = take_sockets(os.environ, os.getpid())
     if passed and tuple(addresses) != ((LISTEN_HOST, LISTEN_PORT),):
         _log.warning("systemd passes sockets, so --web.listen-address and web.listen_address are ignored")
-    return passed or [open_listener(host, port) for host, port in addresses]
+    return passed or [listeners.open_listener(host, port) for host, port in addresses]
 
 
 def open_web_config(path: str) -> LiveConfig | None:
@@ -173,7 +165,7 @@ def serve_until_signal(
     fleet: Fleet,
     sockets: list[socket.socket],
     allowed_hosts: Sequence[str] = (),
-    lifecycle: Lifecycle | None = None,
+    reloader: Reloader | None = None,
     live: LiveConfig | None = None,
     readers: Collection[str] | None = None,
 ) -> None:
@@ -185,7 +177,7 @@ def serve_until_signal(
     """
     servers = len(fleet.watches()) + (MOST_PROBED if fleet.probed else 0)
     capacity = connection_slots.share_out(connection_slots.raise_soft_limit(), servers, len(sockets))
-    exporter = _Exporter(fleet, capacity, make_policy(allowed_hosts), lifecycle, live, readers)
+    exporter = _Exporter(fleet, capacity, make_policy(allowed_hosts), reloader, live, readers)
     terminate = signal.signal(signal.SIGTERM, exporter.handle_exit)
     signal.signal(signal.SIGINT, exporter.handle_exit)
     asyncio.run(exporter.run_until_signal(sockets))
@@ -208,13 +200,13 @@ class _Exporter:
         fleet: Fleet,
         capacity: ConnectionLimits,
         hosts: HostPolicy,
-        lifecycle: Lifecycle | None,
+        reloader: Reloader | None,
         live: LiveConfig | None,
         readers: Collection[str] | None,
     ) -> None:
         self.ended_by = 0
         self._fleet = fleet
-        self._lifecycle = lifecycle
+        self._reloader = reloader
         self._streams = EventStreams(capacity.streams)
         self._builds = SharedBuilds(fleet.clock, lambda: fleet.reload)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -223,7 +215,7 @@ class _Exporter:
         application: ASGIApp = create_application(fleet, self._streams, hosts, self._builds)
         make_tls = None
         if readers is not None:
-            from uwsgi_headroom.web.security.readers import ReaderCheck, find_readers  # noqa: PLC0415 - seldom needed
+            from uwsgi_headroom.web.security.gate import ReaderCheck, find_readers  # noqa: PLC0415 - seldom needed
 
             application = ReaderCheck(application, find_readers(readers))
         if live is not None:
@@ -240,8 +232,8 @@ class _Exporter:
         self._sampling = asyncio.create_task(supervise("fleet", self._fleet.run, self._fleet.restarts), name="sampling")
         try:
             await self._http.start(sockets)
-            if self._lifecycle and not self.ended_by:
-                self._lifecycle.serving(self.handle_exit)
+            if self._reloader and not self.ended_by:
+                self._reloader.serving(self.handle_exit)
             if not self.ended_by:
                 await self._signalled.wait()
         finally:
@@ -258,8 +250,8 @@ class _Exporter:
     async def _end(self) -> None:
         """End reads and streams before requests in progress are waited for, because those wait for reads and
         streams."""
-        if self._lifecycle:
-            self._lifecycle.ending()
+        if self._reloader:
+            self._reloader.ending()
         self._streams.close()
         self._sampling.cancel()
         await self._fleet.close()

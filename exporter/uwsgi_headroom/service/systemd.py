@@ -41,11 +41,11 @@ class ServiceManager:
         self._has_watchdog = seconds is not None
         self._servers = self._problem = self._sent = ""
         self._stopping = False
-        if self._has_watchdog:
+        if seconds is not None:
             faulthandler.enable(file=_STANDARD_ERROR)  # SIGABRT from the watchdog then logs where each thread stands
-        if seconds is not None and seconds < LEAST_WATCHDOG_SECONDS:
-            fields = {"seconds": f"{seconds:g}", "least": f"{LEAST_WATCHDOG_SECONDS:g}"}
-            _log.warning("the watchdog's time is too short: raise WatchdogSec=", extra={"fields": fields})
+            if seconds < LEAST_WATCHDOG_SECONDS:
+                fields = {"seconds": f"{seconds:g}", "least": f"{LEAST_WATCHDOG_SECONDS:g}"}
+                _log.warning("the watchdog's time is too short: raise WatchdogSec=", extra={"fields": fields})
 
     def ready(self) -> None:
         self._send(READY=1, STATUS=self._status())
@@ -72,7 +72,7 @@ class ServiceManager:
         self._stopping = True
 
     def _status(self) -> str:
-        failed = f"the configuration was not reloaded: {self._problem}" if self._problem else ""
+        failed = self._problem and f"the configuration was not reloaded: {self._problem}"
         return "; ".join(filter(None, (self._servers, failed)))
 
     def _send(self, **state: object) -> None:
@@ -141,12 +141,8 @@ def take_sockets(environment: Mapping[str, str], pid: int, first: int = FIRST_DE
     text = environment.get("LISTEN_FDS", "")
     if not (text.isascii() and text.isdigit() and len(text) <= len(str(_MOST_SOCKETS)) and int(text) <= _MOST_SOCKETS):
         raise ConfigError(f"LISTEN_FDS: {text!r} is not a number of sockets, 0 to {_MOST_SOCKETS}")
-    names = environment.get("LISTEN_FDNAMES", "").split(":")
-    count = int(text)
-    return [
-        _take(descriptor, name)
-        for descriptor, name in zip(range(first, first + count), names + [""] * count, strict=False)
-    ]
+    names = environment.get("LISTEN_FDNAMES", "").split(":") + [""] * _MOST_SOCKETS
+    return [_take(descriptor, name) for descriptor, name in enumerate(names[: int(text)], first)]
 
 
 def _take(descriptor: int, name: str) -> socket.socket:

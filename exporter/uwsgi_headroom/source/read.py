@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 
 import h11
+from msgspec.structs import replace
 
 from uwsgi_headroom import __version__
 from uwsgi_headroom.clock import within
@@ -66,13 +67,13 @@ async def read_http(address: Http, addresses: Sequence[AddressInfo], share: Shar
     try:
         peer = sock.getpeername()[:2]
         if context:
-            received = await exchange_over_tls(sock, context, access.server_name or address.host, wire, share)
+            answer = await exchange_over_tls(sock, context, access.server_name or address.host, wire, share)
         else:
             await asyncio.get_running_loop().sock_sendall(sock, wire)
-            received = await receive(sock, share)
+            answer = await receive(sock, share)
     finally:
         sock.close()
-    return Answer(_body(connection, received.body), received.transfer_seconds, peer=peer)
+    return replace(answer, body=_body(connection, answer.body), peer=peer)
 
 
 @cache

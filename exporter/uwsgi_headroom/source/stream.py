@@ -27,9 +27,10 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from uwsgi_headroom.errors import NoSocketError, SourceError
 from uwsgi_headroom.source.address import Unix
@@ -176,13 +177,6 @@ class Answer(Struct, frozen=True):
 _CHUNK = 256 * 1024  # a UNIX socket buffers 219,264 bytes: one call empties it
 
 
-class Received(NamedTuple):
-    """The bytes received, and the seconds from the first byte to the last."""
-
-    body: bytes
-    transfer_seconds: float
-
-
 def close_sending_side(sock: socket.socket) -> None:
     """Shut down the sending side, which announces that no request will come.
 
@@ -193,20 +187,22 @@ def close_sending_side(sock: socket.socket) -> None:
         sock.shutdown(socket.SHUT_WR)
 
 
-async def receive(sock: socket.socket, share: Share, deadline: float | None = None) -> Received:
-    """Receive to the end of the stream.
+async def receive(sock: socket.socket, share: Share, deadline: float | None = None) -> Answer:
+    """Receive to the end of the stream. One callback for all of it, rather than one for each chunk, takes a third less
+    time.
 
     Raises OSError, asyncio.TimeoutError after `deadline` (the loop's time), SourceError, or NoRoomError.
     """
     loop = asyncio.get_running_loop()
-    receiving = _Receiving(sock, share, loop.create_future())
-    timer = None if deadline is None else loop.call_at(deadline, receiving.time_out)
+    parts = _Parts(sock, share)
+    result: asyncio.Future[Answer] = loop.create_future()
+    timer = None if deadline is None else loop.call_at(deadline, _time_out, result)
     descriptor = sock.fileno()
-    loop.add_reader(descriptor, receiving.receive)
+    loop.add_reader(descriptor, _receive_some, sock, parts, result)
     try:
-        return await receiving.result
+        return await result
     finally:
-        receiving.parts.received.clear()  # an error and its frames are a cycle, which Python keeps for a while
+        parts.received.clear()  # an error and its frames are a cycle, which Python keeps for a while
         loop.remove_reader(descriptor)
         if timer:
             timer.cancel()
@@ -216,41 +212,31 @@ _CHUNKS_AT_ONCE = 4
 """Then other tasks have their turn."""
 
 
-class _Receiving:
-    """Receives from a socket whenever it has data. One callback for the whole stream, rather than one for each chunk,
-    takes a third less time."""
+def _time_out(result: asyncio.Future[Answer]) -> None:
+    if not result.done():
+        result.set_exception(asyncio.TimeoutError())
 
-    def __init__(self, sock: socket.socket, share: Share, result: asyncio.Future[Received]) -> None:
-        self._sock = sock
-        self.parts = _Parts(sock, share)
-        self.result = result
 
-    def time_out(self) -> None:
-        if not self.result.done():
-            self.result.set_exception(asyncio.TimeoutError())
-
-    def receive(self) -> None:
-        if self.result.done():  # cancelled in this turn of the loop
-            return
-        try:
-            for _ in range(_CHUNKS_AT_ONCE):
-                if not self.parts.add(self._sock.recv(_CHUNK)):
-                    self.result.set_result(self.parts.join())
-                    return
-        except (BlockingIOError, InterruptedError):
-            return
-        except ConnectionResetError as error:
-            if self.parts.received:
-                self.result.set_result(self.parts.join())
-            else:
-                self.result.set_exception(error)
-        except (OSError, SourceError, NoRoomError) as error:
-            self.result.set_exception(error.with_traceback(None))  # its frames hold the last part
+def _receive_some(sock: socket.socket, parts: _Parts, result: asyncio.Future[Answer]) -> None:
+    if result.done():  # cancelled in this turn of the loop
+        return
+    try:
+        for _ in range(_CHUNKS_AT_ONCE):
+            if not parts.add(sock.recv(_CHUNK)):
+                result.set_result(parts.join())
+                return
+    except (BlockingIOError, InterruptedError):
+        return
+    except (OSError, SourceError, NoRoomError) as error:
+        if parts.received and isinstance(error, ConnectionResetError):
+            result.set_result(parts.join())
+        else:
+            result.set_exception(error.with_traceback(None))  # its frames hold the last part
 
 
 async def exchange_over_tls(
     sock: socket.socket, context: ssl.SSLContext, host: str, request: bytes, share: Share
-) -> Received:
+) -> Answer:
     """Send a request to the server that has a certificate for `host`, and receive to the end of the stream.
 
     Raises OSError, SourceError, or NoRoomError.
@@ -293,10 +279,10 @@ class _Parts:
         self.received += chunk
         return True
 
-    def join(self) -> Received:
+    def join(self) -> Answer:
         body, self.received = bytes(self.received), bytearray()
         self._share.complete(len(body))
-        return Received(body, time.monotonic() - self._began if self._began else 0.0)
+        return Answer(body, time.monotonic() - self._began if self._began else 0.0)
 
 
 AddressInfo = tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[Any, ...]]
@@ -410,8 +396,7 @@ async def read_unix(
         peer_pid: int = _CREDENTIALS.unpack(credentials)[0]
         on_connected(peer_pid)
         close_sending_side(sock)
-        body, transfer_seconds = await receive(sock, share, deadline)
-        return Answer(body, transfer_seconds, peer_pid)
+        return replace(await receive(sock, share, deadline), peer_pid=peer_pid)
     finally:
         sock.close()
 
@@ -448,7 +433,7 @@ async def read_tcp(addresses: Sequence[AddressInfo], share: Share) -> Answer:
     try:
         peer = sock.getpeername()[:2]
         close_sending_side(sock)
-        return Answer(*await receive(sock, share), peer=peer)
+        return replace(await receive(sock, share), peer=peer)
     finally:
         sock.close()
 

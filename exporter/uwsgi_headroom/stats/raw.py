@@ -99,15 +99,10 @@ class Cron(Struct, frozen=True, gc=False):
 
 
 class LegionMember(Struct, frozen=True, gc=False):
-    """Another node of a legion; `last_seen` in epoch seconds."""
-
-    name: str = ""
-    last_seen: Whole | None = None
+    """Another node of a legion: they are only counted."""
 
     def __post_init__(self) -> None:
         count_part("members of legions")
-        cut(self, "name")
-        hide_negatives(self, "last_seen")
 
 
 class Legion(Struct, frozen=True):

@@ -317,9 +317,8 @@ def _sockets(raw: list[RawSocket]) -> tuple[AppSocket, ...]:
     """One Socket per name, with the longest queue: uWSGI lists a socket as often as it was configured."""
     longest: dict[str, RawSocket] = {}
     for socket in raw:
-        longest_so_far = longest.get(socket.name)
-        if longest_so_far is None or (socket.queue or 0) > (longest_so_far.queue or 0):
-            longest[socket.name] = socket
+        known = longest.get(socket.name, socket)
+        longest[socket.name] = max(known, socket, key=lambda each: each.queue or 0)
     return tuple(
         AppSocket(name, socket.queue if socket.max_queue else None, socket.max_queue or None, socket.proto)
         for name, socket in longest.items()

@@ -101,12 +101,14 @@ def encode_record(record: Record) -> bytes:
     return zlib.compress(msgspec.msgpack.encode(parts))
 
 
-def decode_record(data: object) -> Record:
+def decode_record(data: Any) -> Record:
     """Decode a record. Raises HistoryFileError."""
     try:
-        if not isinstance(data, bytes):
-            raise TypeError("no bytes")
-        return _unpack_record(_decode(_decompress(data)))
+        stream = zlib.decompressobj()
+        content = stream.decompress(data, _MOST_BYTES)
+        if not stream.eof or stream.unused_data:
+            raise ValueError("less or more than a record")
+        return _unpack_record(_decode(content))
     except (zlib.error, msgspec.MsgspecError, ValueError, TypeError, LookupError, ArithmeticError):
         raise HistoryFileError("a record of the history is damaged") from None
 
@@ -115,20 +117,10 @@ def decode_in_slot(data: object, tier: int, slot: object) -> Record:
     """Decode a record. Raises HistoryFileError, also if it is not of this slot of a tier (seconds)."""
     record = decode_record(data)
     # It ends within a minute after its slot, or, where an exporter ended, in it.
-    if (
-        not isinstance(slot, int)
-        or not -1 <= slot * tier - record.until + MINUTES.seconds <= tier + 2 * MINUTES.seconds
-    ):
+    minute = MINUTES.seconds
+    if not isinstance(slot, int) or not -1 <= slot * tier - record.until + minute <= tier + 2 * minute:
         raise HistoryFileError("a record of the history is in the wrong place")
     return record
-
-
-def _decompress(data: bytes) -> bytes:
-    stream = zlib.decompressobj()
-    content = stream.decompress(data, _MOST_BYTES)
-    if not stream.eof or stream.unused_data:
-        raise ValueError("less or more than a record")
-    return content
 
 
 def _unpack_record(stored: Any) -> Record:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from uwsgi_headroom.config.slo import Slo
-from uwsgi_headroom.history.counts import Quantity
+from uwsgi_headroom.history.counts import Of, Quantity
 from uwsgi_headroom.history.events import Event
 from uwsgi_headroom.history.response_times.bins import Bins
 from uwsgi_headroom.history.response_times.totals import ResponseTimeWindow
@@ -34,32 +34,31 @@ from uwsgi_headroom.record import SocketHolders
 
 
 class Levels(Struct, frozen=True, array_like=True):
-    """What held at the end of a record; None for unknown. A file has this order: add at the end."""
+    """What held at the end of a record; None for unknown. A file has this order: add at the end.
+
+    cpus: usable by the server; others_follow: whether the CPU use of other programs grows with the server's requests;
+    slo: without its origin; socket_holders: the workers of each socket, where some do not take requests from every one
+    (`map-socket`); limited_by: the code of what limited the server before its resources (`Headroom.limited_by`).
+    """
 
     cpus: float | None = None
-    """Usable by the server."""
     memory_available: int | None = None
     memory_per_worker: int | None = None
     others_follow: bool | None = None
-    """Whether the CPU use of other programs grows with the server's requests."""
     thunder_lock: bool | None = None
     slo: Slo | None = None
-    """The objective, without its origin."""
     socket_holders: SocketHolders | None = None
-    """The workers of each socket, where some do not take requests from every one (`map-socket`)."""
     limited_by: str | None = None
-    """The code of what limited the server before its resources (`Headroom.limited_by`)."""
 
 
 class Record(Struct, frozen=True):
-    """A server over `window.seconds` until `until` (epoch seconds, also `window.until`)."""
+    """A server over `window.seconds` until `until` (epoch seconds, also `window.until`). response_times: of requests
+    completed in that time; routes: None while they are off."""
 
     until: float
     window: Window
     response_times: ResponseTimeWindow | None = None
-    """Of requests completed in that time."""
     routes: RouteWindow | None = None
-    """None while they are off."""
     levels: Levels = Levels()
 
 
@@ -75,16 +74,16 @@ class Minute(NamedTuple):
 def merge_records(records: Sequence[Record]) -> Record:
     """One record of several in the order of time: sums, and the levels of the last one, but what limited most of them.
     What is unknown in one of them is unknown; waits and the use of CPUs are those of the time that was measured."""
-    if not records:
-        raise ValueError("no records to merge")
     if len(records) == 1:
         return records[0]
     last, limits = records[-1], Counter(record.levels.limited_by for record in records)
+    routes = [record.routes for record in records if record.routes]
+    observed = sum([each.observed_seconds for each in routes])
     return Record(
         until=last.until,
         window=_merge_windows([record.window for record in records]),
         response_times=_merge_response_times([each.response_times for each in records if each.response_times]),
-        routes=_merge_routes([record.routes for record in records if record.routes]),
+        routes=RouteWindow(observed, _add_up([each.seconds for each in routes])) if routes else None,
         levels=replace(last.levels, limited_by=limits.most_common(1)[0][0]),
     )
 
@@ -130,24 +129,17 @@ def _merge(part: Iterable[Quantity], windows: Sequence[object]) -> dict[str, Any
     merged: dict[str, Any] = {}
     for quantity in part:
         values = [getattr(window, quantity.name) for window in windows]
-        if quantity.kind == "level":
-            merged[quantity.name] = values[-1]
-        elif quantity.of == "socket":
-            merged[quantity.name] = _add_up(values, common=True)
-        else:
-            merged[quantity.name] = _sum(values)
+        merged[quantity.name] = values[-1] if quantity.kind == "level" else _sum(values, quantity.of)
     return merged
 
 
-def _sum(values: Sequence[Any]) -> Any:
+def _sum(values: Sequence[Any], of: Of) -> Any:
     """The sum of numbers, of named times, or of each place; None if any is unknown."""
     if None in values:
         return None
     if isinstance(values[0], Mapping):
-        return _add_up(values)
-    if isinstance(values[0], tuple):
-        return tuple(map(sum, zip(*values, strict=True)))
-    return sum(values)
+        return _add_up(values, common=of == "socket")
+    return tuple(map(sum, zip(*values, strict=True))) if of == "occupancy" else sum(values)
 
 
 def _add_up(parts: Sequence[Mapping[str, float]], *, common: bool = False) -> dict[str, float]:
@@ -157,12 +149,6 @@ def _add_up(parts: Sequence[Mapping[str, float]], *, common: bool = False) -> di
         for name, seconds in part.items():
             together[name] = together.get(name, 0.0) + seconds
     return {name: together[name] for name in together if not common or all(name in part for part in parts)}
-
-
-def _merge_routes(parts: Sequence[RouteWindow]) -> RouteWindow | None:
-    if not parts:
-        return None
-    return RouteWindow(sum([part.observed_seconds for part in parts]), _add_up([part.seconds for part in parts]))
 
 
 def _merge_response_times(parts: Sequence[ResponseTimeWindow]) -> ResponseTimeWindow | None:

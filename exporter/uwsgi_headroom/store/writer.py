@@ -198,14 +198,9 @@ class Database:
         """Write one minute; whether its record could be stored."""
         server = self._number_of(minute.server)
         for event in minute.events:
-            self._execute(
-                "REPLACE INTO events VALUES (?, ?, ?, ?, ?)",
-                server,
-                event.since,
-                f"{event.kind} {','.join(map(str, event.workers))}",
-                event.time,
-                msgspec.json.encode(event),
-            )
+            what = f"{event.kind} {','.join(map(str, event.workers))}"
+            values = server, event.since, what, event.time, msgspec.json.encode(event)
+            self._execute("REPLACE INTO events VALUES (?, ?, ?, ?, ?)", *values)
         if not minute.record:
             return True
         self.since.setdefault(minute.server, minute.minute * 60.0)

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -44,36 +44,8 @@ from uwsgi_headroom.watch.watch import Watch
 T = TypeVar("T")
 
 
-class FeedError(HeadroomError):
-    """A feed returned nothing this time; the message says why."""
-
-
 NO_TREND = HistoryDocument(name="", step=1.0, since=0.0, until=0.0)
 """The history before the first one arrives."""
-
-
-class Feed(Protocol):
-    """A source of documents. `where` says what the feed is attached to; `fleet` has the servers that `top` watches for
-    it. Every method may raise FeedError."""
-
-    where: str
-
-    @property
-    def fleet(self) -> Fleet | None: ...
-
-    async def servers(self, window: float | None) -> Servers:
-        """The list of servers, with figures of this window (None: the feed's default)."""
-
-    async def server(self, name: str, window: float | None) -> ServerDocument:
-        """Return the document of one server."""
-
-    async def trend(self, name: str, seconds: float, points: int) -> HistoryDocument:
-        """The last `seconds` of a server's history in at most `points` slices."""
-
-
-def list_fleets(feeds: Sequence[Feed]) -> list[Fleet]:
-    """What `top` itself reads: one fleet at most."""
-    return [feed.fleet for feed in feeds if feed.fleet]
 
 
 WINDOWS = (60.0, 300.0, 900.0)
@@ -81,7 +53,8 @@ WINDOWS = (60.0, 300.0, 900.0)
 
 
 class LocalFeed:
-    """Documents of a fleet in this process."""
+    """Documents of a fleet in this process. window: of the figures, None for the feed's default; `where` says what the
+    feed is attached to, and `fleet` has the servers that `top` watches for it."""
 
     where = "read directly"
 
@@ -97,17 +70,18 @@ class LocalFeed:
         return build.build_server(self._find(name), self.fleet.clock, window or WINDOWS[0], WINDOWS)
 
     async def trend(self, name: str, seconds: float, points: int) -> HistoryDocument:
+        """The last `seconds` of a server's history in at most `points` slices."""
         return await build_history(self._find(name), self.fleet.clock, seconds, points)
 
     def _find(self, name: str) -> Watch:
         for watch in self.fleet.watches():
             if watch.name == name:
                 return watch
-        raise FeedError(f"server {name!r} no longer exists")
+        raise ApiError(f"server {name!r} no longer exists", "not_found")
 
 
 class RemoteFeed:
-    """Documents of the exporter at a URL."""
+    """The same documents of the exporter at a URL. Every method raises ApiError if it answers none."""
 
     fleet = None
 
@@ -116,25 +90,25 @@ class RemoteFeed:
         self._url = url
 
     async def servers(self, window: float | None) -> Servers:
-        return await self._get(build.SERVERS_PATH + _window(window), Servers)
+        return await self._get(build.SERVERS_PATH, Servers, window)
 
     async def server(self, name: str, window: float | None) -> ServerDocument:
-        return await self._get(build.server_path(name) + _window(window), ServerDocument)
+        return await self._get(build.server_path(name), ServerDocument, window)
 
     async def trend(self, name: str, seconds: float, points: int) -> HistoryDocument:
-        return await self._get(
-            f"{build.server_path(name)}/history?seconds={seconds:g}&points={points}", HistoryDocument
-        )
+        path = f"{build.server_path(name)}/history?seconds={seconds:g}&points={points}"
+        return await get_document(self._url, path, HistoryDocument)
 
-    async def _get(self, path: str, kind: type[T]) -> T:
-        try:
-            return await get_document(self._url, path, kind)
-        except ApiError as error:
-            raise FeedError(str(error)) from None
+    async def _get(self, path: str, kind: type[T], window: float | None) -> T:
+        return await get_document(self._url, path if window is None else f"{path}?window={window:g}", kind)
 
 
-def _window(seconds: float | None) -> str:
-    return "" if seconds is None else f"?window={seconds:g}"
+Feed = LocalFeed | RemoteFeed
+
+
+def list_fleets(feeds: Sequence[Feed]) -> list[Fleet]:
+    """What `top` itself reads: one fleet at most."""
+    return [feed.fleet for feed in feeds if feed.fleet]
 
 
 class Attached(NamedTuple):
@@ -198,7 +172,7 @@ def run(options: argparse.Namespace) -> int:
 async def read_documents(attached: Attached, seconds: float) -> list[ServerDocument]:
     """Read the documents of all servers, or of the selected one; if `top` itself watches them, after `seconds`.
 
-    Raises FeedError, and HeadroomError if there is no server.
+    Raises HeadroomError if there is no server, or if an exporter does not answer.
     """
     feeds = attached.feeds
     async with run_feeds(feeds, seconds):
@@ -226,9 +200,10 @@ def exit_status(states: Iterable[State]) -> int:
 @contextlib.asynccontextmanager
 async def run_feeds(feeds: Sequence[Feed], seconds: float) -> AsyncIterator[None]:
     """Watch the servers of feeds in the block, which starts after `seconds` of sampling."""
-    for fleet in list_fleets(feeds):
+    fleets = list_fleets(feeds)
+    for fleet in fleets:
         suspend.between_reads(fleet.pause, fleet.resume)
-    tasks = [asyncio.create_task(fleet.run(), name="watching") for fleet in list_fleets(feeds)]
+    tasks = [asyncio.create_task(fleet.run(), name="watching") for fleet in fleets]
     try:
         if tasks:
             await asyncio.sleep(seconds)
@@ -236,5 +211,5 @@ async def run_feeds(feeds: Sequence[Feed], seconds: float) -> AsyncIterator[None
     finally:
         for task in tasks:
             task.cancel()
-        for fleet in list_fleets(feeds):
+        for fleet in fleets:
             await fleet.close()

@@ -147,7 +147,6 @@ class _Look:
 
 
 def _count(reading: Reading) -> tuple[int | None, int | None, int | None]:
-    """The busy threads, all threads, and the requests in the listen queues; None for what is unknown."""
     if not isinstance(reading.snapshot, Snapshot):
         return None, None, None
     workers = reading.snapshot.workers

@@ -18,11 +18,12 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from uwsgi_headroom.check.exporter_client import ApiError
 from uwsgi_headroom.check.tables import find_field
 from uwsgi_headroom.documents.history import HistoryDocument
 from uwsgi_headroom.documents.schema import ServerDocument
 from uwsgi_headroom.terminal_text import print_lines
-from uwsgi_headroom.top.feeds import NO_TREND, Attached, Feed, FeedError, exit_status, list_fleets, run_feeds
+from uwsgi_headroom.top.feeds import NO_TREND, Attached, Feed, exit_status, list_fleets, run_feeds
 from uwsgi_headroom.top.navigation import (
     LIST,
     Key,
@@ -53,8 +54,6 @@ _SPANS = (60.0, 300.0, 900.0, 3600.0)
 
 
 class _Page(NamedTuple):
-    """What is asked for one server."""
-
     key: Key
     window: float | None
     points: int
@@ -104,13 +103,13 @@ class Poller:
         self._update()
 
     def take_answers(self) -> None:
-        """Take the answers that arrived into the model. Raises errors other than FeedError."""
+        """Take the answers that arrived into the model. Raises errors other than ApiError."""
         done = [request for request in self._requests if request.task.done()]
         self._requests = [request for request in self._requests if request not in done]
         for request in done:
             try:
                 answer = request.task.result()
-            except FeedError as error:
+            except ApiError as error:
                 self._errors[request.place] = str(error)
                 continue
             self._errors.pop(request.place, None)
@@ -160,22 +159,20 @@ class Poller:
             self._request(wanted.key[0], self._read_page(wanted), wanted)
 
     async def _read_page(self, page: _Page) -> tuple[ServerDocument, HistoryDocument]:
-        server = await self._feeds[page.key[0]].server(page.key[1], page.window)
-        return server, await self._read_trend(page, server)
-
-    async def _read_trend(self, page: _Page, server: ServerDocument) -> HistoryDocument:
-        """Read a new trend if it has a new point; else return the last one."""
+        """Read the server, and a new trend if it has a new point; else return the last one."""
+        place, name = page.key
+        server = await self._feeds[place].server(name, page.window)
         if server.kind != "server":
-            return NO_TREND
+            return server, NO_TREND
         spans = _SPANS if page.points == _PLOT_POINTS else _SPANS[:-1]
         past = server.sampling.history_seconds
         span = max([seconds for seconds in spans if seconds <= past], default=_SPANS[0])
         newest = page.key, span, page.points, server.time // max(span / page.points, _TREND_SECONDS)
         if newest == self._trend_key:
-            return self.model.trend
-        trend = await self._feeds[page.key[0]].trend(page.key[1], span, page.points)
+            return server, self.model.trend
+        trend = await self._feeds[place].trend(name, span, page.points)
         self._trend_key = newest
-        return trend
+        return server, trend
 
     def _update(self) -> None:
         """Update the model, also with requests that have waited too long."""
@@ -250,7 +247,6 @@ async def run(feeds: Sequence[Feed], navigation: Navigation, capabilities: Capab
 
 
 def _wanted(navigation: Navigation) -> tuple[object, ...]:
-    """Return the part of the state that decides what to request from the feeds."""
     return navigation.server, navigation.window, navigation.view == "plots"
 
 
@@ -300,7 +296,6 @@ class _Loop:
         self._ended.set()
 
     async def _poll_repeatedly(self) -> None:
-        """Poll repeatedly, at once after a key that needs other data, and draw the answers."""
         due = time.monotonic()
         while True:
             if self._poll_now.is_set() or time.monotonic() >= due:
@@ -319,7 +314,6 @@ class _Loop:
         return _FIRST_POLL_SECONDS if server and server.age is None else self._navigation.interval
 
     async def _wait_for_answer(self, seconds: float) -> None:
-        """Wait until a feed has answered or a key needs other data, but at most `seconds`."""
         wake = asyncio.create_task(self._poll_now.wait(), name="waiting")
         try:
             await asyncio.wait({wake, *self._poller.under_way}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -335,7 +329,9 @@ class _Loop:
         if self._navigation.server == before:
             return False
         if before is not None and before not in listed and self._navigation.view == LIST:
-            self._show_notice(f"server {before[1]} not found ({self._feeds[before[0]].where})")
+            notice = f"server {before[1]} not found ({self._feeds[before[0]].where})"
+            self._poller.model = replace(self._poller.model, notice=notice)
+            asyncio.get_running_loop().call_later(_NOTICE_SECONDS, partial(self._clear_notice, notice))
         self._poll_now.set()
         return True
 
@@ -365,10 +361,6 @@ class _Loop:
             if resumed or _wanted(self._navigation) != wanted:
                 self._poll_now.set()
         self._draw()
-
-    def _show_notice(self, notice: str) -> None:
-        self._poller.model = replace(self._poller.model, notice=notice)
-        asyncio.get_running_loop().call_later(_NOTICE_SECONDS, partial(self._clear_notice, notice))
 
     def _clear_notice(self, notice: str) -> None:
         if self._poller.model.notice == notice:

@@ -127,8 +127,8 @@ def handle_key(key: str, navigation: Navigation, servers: Sequence[Key], windows
         return _move(navigation, _STEPS[key], servers)
     if key in _SERVERS:
         return _next_server(navigation, servers, _SERVERS[key])
-    if key in _WINDOWS:
-        return _change_window(navigation, sorted(windows), _WINDOWS[key])
+    if key in _WINDOWS and windows:
+        return replace(navigation, window=_step(sorted(windows), navigation.window, _WINDOWS[key]))
     return _HANDLERS[key](navigation) if key in _HANDLERS else _sort(key, navigation)
 
 
@@ -155,12 +155,6 @@ def _set_filter(navigation: Navigation, text: str) -> Navigation:
     return replace(navigation, row_filter=text, first=0)
 
 
-def _help(navigation: Navigation) -> Navigation:
-    if navigation.view == "help":
-        return _open(navigation, navigation.before)
-    return replace(_open(navigation, "help"), before=navigation.view)
-
-
 def _back(navigation: Navigation) -> Navigation:
     """Go back one step: from help, a filter, a page or a server."""
     if navigation.view == "help":
@@ -175,10 +169,6 @@ def _open_page(navigation: Navigation, view: View) -> Navigation:
     if navigation.server is None:
         return navigation
     return replace(_open(navigation, "workers" if navigation.view == view else view), chosen=True)
-
-
-def _enter(navigation: Navigation) -> Navigation:
-    return _open_page(navigation, "workers") if navigation.view == LIST else navigation
 
 
 def _open(navigation: Navigation, view: View) -> Navigation:
@@ -214,18 +204,14 @@ def _move_sideways(navigation: Navigation, by: int) -> Navigation:
     return replace(navigation, column=max(0, navigation.column + by))
 
 
-def _change_window(navigation: Navigation, windows: Sequence[float], by: int) -> Navigation:
-    return replace(navigation, window=_step(windows, navigation.window, by)) if windows else navigation
-
-
 _HANDLERS: Mapping[str, Callable[[Navigation], Navigation | None]] = {
     "q": lambda _: None,
     "/": lambda state: replace(state, typing=state.view in _FILTERED),
     " ": lambda state: replace(state, paused=not state.paused),
-    "?": _help,
+    "?": lambda state: _back(state) if state.view == "help" else replace(_open(state, "help"), before=state.view),
     "escape": _back,
     "backspace": _back,
-    "enter": _enter,
+    "enter": lambda state: _open_page(state, "workers") if state.view == LIST else state,
     "left": lambda state: _move_sideways(state, -1),
     "right": lambda state: _move_sideways(state, 1),
 }

@@ -222,7 +222,8 @@ class Painter:
         harmless = _escape(line)
         harmless.truncate(width, overflow="ellipsis")
         if not self._unicode:
-            harmless = _to_ascii(harmless)
+            plain = harmless.plain.translate(_ASCII).encode("ascii", "replace").decode("ascii")
+            harmless = Text(plain, spans=harmless.spans, style=harmless.style, end="")
             harmless.truncate(width)  # what has no width may be a question mark now
         with self._console.capture() as captured:
             self._console.print(harmless, soft_wrap=True, end="")
@@ -236,8 +237,3 @@ def _escape(line: Text) -> Text:
     ends = [0, *accumulate(len(escape_text(character)) for character in line.plain)]
     spans = [Span(ends[span.start], ends[min(span.end, len(line.plain))], span.style) for span in line.spans]
     return Text(escape_text(line.plain), spans=spans, style=line.style, end="")
-
-
-def _to_ascii(line: Text) -> Text:
-    plain = line.plain.translate(_ASCII).encode("ascii", "replace").decode("ascii")
-    return Text(plain, spans=line.spans, style=line.style, end="")

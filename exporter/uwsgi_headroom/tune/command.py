@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
 import re
@@ -16,6 +17,7 @@ from pathlib import Path
 from statistics import median
 
 from uwsgi_headroom.analysis.what_if.measured import Setting
+from uwsgi_headroom.config.defaults import LEAST_CLIENTS
 from uwsgi_headroom.errors import ConfigError, HeadroomError
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.cpus import parse_stat, read_usable_cpus
@@ -24,7 +26,6 @@ from uwsgi_headroom.terminal_text import print_lines, wrap
 from uwsgi_headroom.tune.guard import guard_this_process, interrupt_on_signals
 from uwsgi_headroom.tune.ini import Ini, edit_ini, is_kept, make_diff, read_ini
 from uwsgi_headroom.tune.load import Load, Tally, measure
-from uwsgi_headroom.tune.request import LEAST_CLIENTS, TuneRequest
 from uwsgi_headroom.tune.search import MOST_RUNS, Result, Run, Task, Trials, describe_errors, search
 from uwsgi_headroom.tune.server import STATS, RunError, running
 from uwsgi_headroom.words.formats import byte_size, counted, duration, figure
@@ -75,27 +76,27 @@ UNSUCCESSFUL, OTHERS, CLIENTS = 0.1, 0.15, 0.85
 """Worth a sentence: this part of redirects and errors; of the CPUs for other programs; CPUs of the clients, of one."""
 
 
-def run(request: TuneRequest) -> int:
+def run(options: argparse.Namespace) -> int:
     """Run `tune` and return its exit status. Raises ConfigError, and HeadroomError if the application does not run."""
-    ini = read_ini(request.ini)
-    output = Path(request.output or f"{ini.path.name}.diff")
+    ini = read_ini(options.ini)
+    output = Path(options.output or f"{ini.path.name}.diff")
     if output.exists():
         raise ConfigError(f"--output: {output} exists already: give another file")
-    paths, words = find_paths(request.urls, request.access_log)
-    clients = request.clients or max(LEAST_CLIENTS, ini.present.in_all)
-    warm_up = min(LONGEST_WARM_UP, request.seconds / 5)
-    load = Load(paths=paths, clients=clients, seconds=request.seconds, warm_up=warm_up)
-    uwsgi, variables = find_uwsgi(request.uwsgi, ini), [name for name in os.environ if name.startswith("UWSGI_")]
+    paths, words = find_paths(tuple(options.url), options.access_log)
+    clients = options.clients or max(LEAST_CLIENTS, ini.present.in_all)
+    warm_up = min(LONGEST_WARM_UP, options.seconds / 5)
+    load = Load(paths=paths, clients=clients, seconds=options.seconds, warm_up=warm_up)
+    uwsgi, variables = find_uwsgi(options.uwsgi, ini), [name for name in os.environ if name.startswith("UWSGI_")]
     # uWSGI would take them as options: `UWSGI_INI` as `ini`.
     withheld = [name for name in variables if not is_kept(name[6:].lower().replace("_", "-"))]
     _say(*list_notes(ini, uwsgi, load, words, withheld))
-    if not (request.yes or _is_confirmed()):
+    if not (options.yes or _is_confirmed()):
         _say("Nothing was started.")
         return NOTHING
     interrupt_on_signals()
     try:
         runs = Runs(ini, uwsgi, load, guard_this_process("headroom-tune-"), withheld)
-        print_lines(finish(search(make_task(ini, request.max_memory, load), runs.measure, runs.ask_alone), ini, output))
+        print_lines(finish(search(make_task(ini, options.max_memory, load), runs.measure, runs.ask_alone), ini, output))
     except KeyboardInterrupt:
         _say("Interrupted: there is no recommendation.")
         return NOTHING

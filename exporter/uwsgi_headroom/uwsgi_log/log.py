@@ -22,7 +22,6 @@ from time import thread_time
 from typing import NamedTuple
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS, JOURNAL
 from uwsgi_headroom.reading import Reading
@@ -58,8 +57,8 @@ class ProofFacts(NamedTuple):
     states: frozenset[str]
 
 
-class LogLine(Struct, frozen=True):
-    """A kind of line that was read at `at`, `count` times."""
+class LogLine(Struct):
+    """A kind of line that was read at `at`. count: how many of them are not proven yet."""
 
     at: float
     seen: Found
@@ -106,11 +105,8 @@ class Proofs:
     def count(self, line: LogLine, now: float) -> int:
         """How many of a kind of line are proven by now that were not before; asked until PROOF_SECONDS after it."""
         seen, proof = line.seen, BY_CODE[line.seen.code].proof
-        if (
-            proof is None
-            or not self._facts
-            or (seen.pid and seen.pid not in self._pids and seen.pid not in self._ended)
-        ):
+        is_of_others = seen.pid and seen.pid not in self._pids and seen.pid not in self._ended
+        if proof is None or not self._facts or is_of_others:
             return 0
         match proof:
             case "pid_gone":
@@ -213,11 +209,13 @@ _MOST_NAMED = 20
 
 
 class LogBatch(Struct):
-    """What one turn found in a log. lines: all that were read, known or not; requests: those of requests."""
+    """What one turn found in a log. lines: all that were read, known or not; requests: those of requests; trouble: why
+    the log is not read, as the end of a sentence."""
 
     seen: Counter[Found] = field(default_factory=Counter)
     lines: int = 0
     requests: int = 0
+    trouble: str | None = None
 
 
 class LogTotals(Struct, frozen=True):
@@ -243,17 +241,18 @@ AddEvent = Callable[[str, str, tuple[int, ...], int], None]
 
 class UwsgiLog:
     """The log of one server, at `path`; that of a unit in systemd's journal is at `journal:UNIT`. master_pid: of a log
-    that `check` found, which another process reads (`read_found`); else 0."""
+    that `check` found, which another process reads (`read_found`); else 0. trouble: that of the last turn."""
 
     def __init__(self, path: str, master_pid: int = 0) -> None:
         self.path, self.master_pid, self.is_given_up = path, master_pid, False
+        self.trouble: str | None = None
         self._source = UnitJournal(path[len(JOURNAL) :]) if path.startswith(JOURNAL) else Tail(path, master_pid)
         self._scanner: Scanner | None = None  # made in the thread, since it takes 50 ms the first time
         self._proofs = Proofs()
         self._messages: Counter[str] = Counter()
         self._lines = 0
         self._bins: dict[str, deque[_Bin]] = {}
-        self._pending: deque[tuple[LogLine, _Bin, int]] = deque(maxlen=MOST_LINES)  # with those not proven yet
+        self._pending: deque[tuple[LogLine, _Bin]] = deque(maxlen=MOST_LINES)
         self._workers = 0
         self._events_at: deque[float] = deque(maxlen=MOST_EVENTS[0])
         self._titles: dict[str, float] = {}
@@ -276,6 +275,7 @@ class UwsgiLog:
                 batch.seen[seen] += count
             if thread_time() >= cpu_until:
                 break
+        batch.trouble = self._source.trouble
         return batch
 
     def _find_failed_start(self, scanner: Scanner, now: float) -> Counter[Found]:
@@ -293,6 +293,7 @@ class UwsgiLog:
 
     def take(self, batch: LogBatch, at: float, add_event: AddEvent) -> None:
         """Take what a turn found at the monotonic time `at`."""
+        self.trouble = batch.trouble
         self._lines += batch.lines
         failed = sum(count for seen, count in batch.seen.items() if seen.request)
         self._proofs.note_requests(at, batch.requests - failed)
@@ -301,7 +302,7 @@ class UwsgiLog:
             if seen.worker is not None and not 1 <= seen.worker <= self._workers:
                 seen = seen._replace(worker=None)  # noqa: PLW2901 - the application may have made it up
             line = LogLine(at, seen, count)
-            self._pending.append((line, self._keep(line), count))
+            self._pending.append((line, self._keep(line)))
             self._add_event(line, add_event)
 
     def _keep(self, line: LogLine) -> _Bin:
@@ -336,14 +337,13 @@ class UwsgiLog:
         if isinstance(reading.snapshot, Snapshot):
             self._workers = len(reading.snapshot.workers)
         self._proofs.note(reading)
-        if not self._pending:
-            return
         pending, self._pending = self._pending, deque(maxlen=MOST_LINES)
-        for line, kept, left in pending:
-            proven = self._proofs.count(replace(line, count=left), reading.at)
+        for line, kept in pending:
+            proven = self._proofs.count(line, reading.at)
             kept.agreed += proven
-            if left > proven and reading.at - line.at < PROOF_SECONDS:
-                self._pending.append((line, kept, left - proven))
+            line.count -= proven
+            if line.count and reading.at - line.at < PROOF_SECONDS:
+                self._pending.append((line, kept))
 
     def record(self, since: float, until: float) -> LogRecord:
         """What the log said between two monotonic times."""
@@ -357,27 +357,17 @@ class UwsgiLog:
         )
 
     @property
-    def trouble(self) -> str | None:
-        """Why the log is not read, as the end of a sentence; None while it is."""
-        return self._source.trouble
-
-    @trouble.setter
-    def trouble(self, why: str | None) -> None:
-        self._source.trouble = why
-
-    @property
     def totals(self) -> LogTotals:
-        return LogTotals(dict(self._messages), self._lines, self._source.skipped, self._source.trouble is None)
+        return LogTotals(dict(self._messages), self._lines, self._source.skipped, self.trouble is None)
 
 
 _found: dict[tuple[str, int], UwsgiLog] = {}
 
 
-def read_found(path: str, master_pid: int, now: float, most: int) -> tuple[LogBatch, str | None]:
-    """What was added to a log that `check` found, and why it is not read; a question for `kernel.aside`, as its file
-    system may not answer. now: monotonic seconds; most: bytes."""
-    log = _found.setdefault((path, master_pid), UwsgiLog(path, master_pid))
-    return log.read(now, most, inf), log.trouble
+def read_found(path: str, master_pid: int, now: float, most: int) -> LogBatch:
+    """What was added to a log that `check` found; a question for `kernel.aside`, as its file system may not answer.
+    now: monotonic seconds; most: bytes."""
+    return _found.setdefault((path, master_pid), UwsgiLog(path, master_pid)).read(now, most, inf)
 
 
 def _sum(bins: list[_Bin]) -> LogMessage:

@@ -73,17 +73,17 @@ class Scanner:
     """Scans the log of one server, block after block. A traceback may go on in the next block."""
 
     def __init__(self) -> None:
-        self._frame = ""  # the last frame of the application's in a traceback that has begun, or of a library's
-        self._is_own = False
-        self._left = 0  # the lines that may still belong to it
-        self._place = ""  # of the last traceback that ended, for the message of a failed start that follows it
+        self.forget()
         self._known = index()
         self._heads = frozenset((*self._known, *_DAYS))
         self._own_date = 0  # the length of a date of an own format, 0 for none
 
     def forget(self) -> None:
         """Begin anew, since lines were left out."""
-        self._frame, self._is_own, self._left, self._place = "", False, 0, ""
+        self._frame = ""  # the last frame of the application's in a traceback that has begun, or of a library's
+        self._is_own = False
+        self._left = 0  # the lines that may still belong to it
+        self._place = ""  # of the last traceback that ended, for the message of a failed start that follows it
 
     def scan(self, block: bytes) -> Counter[Found]:
         """Count the known messages in a block of whole lines."""

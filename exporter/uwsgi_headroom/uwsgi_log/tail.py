@@ -93,13 +93,11 @@ class Tail:
                 return
             raise OSError(errno.EBADF, "uWSGI has not opened this file")
         opened = _File(descriptor, status.st_size if self._from_end else 0)
-        for file in self._files:
-            if file.identity == opened.identity:  # it was renamed, and has its name again
-                opened.close()
-                file.closes_at = None
-                self._files.remove(file)
-                opened = file
-                break
+        if known := next((file for file in self._files if file.identity == opened.identity), None):
+            opened.close()
+            opened = known  # it was renamed, and has its name again
+            opened.closes_at = None
+            self._files.remove(opened)
         for file in self._files:
             file.close_at(now + DRAIN_SECONDS)
         while len(self._files) > _MOST_FILES:
@@ -145,7 +143,7 @@ class _File:
         self.closes_at: float | None = None
         self._descriptor = descriptor
         self._offset = offset
-        self._mark = self._read_before(offset)
+        self._mark = self.read_before()
         self._lines = LineCutter(within_line=bool(offset) and self._mark[-1:] != b"\n")
         self._grew = True
         self._idle_since: float | None = None
@@ -156,7 +154,7 @@ class _File:
         if size == self._offset or not self._mark:
             return
         if size > self._offset:
-            before = self._read_before(self._offset, len(self._mark))
+            before = self.read_before(len(self._mark))
             if before in (self._mark, bytes(len(self._mark))):
                 self._mark = before
                 return
@@ -167,7 +165,8 @@ class _File:
         size = os.fstat(self._descriptor).st_size
         self._grew = size > self._offset
         if (skipped := size - MOST_BEHIND - self._offset) > 0:
-            self._offset, self._mark = size - MOST_BEHIND, self._read_before(size - MOST_BEHIND)
+            self._offset = size - MOST_BEHIND
+            self._mark = self.read_before()
             self._lines = LineCutter(within_line=self._mark[-1:] != b"\n")
             yield None, skipped
         left = min(most, size - self._offset)
@@ -180,13 +179,10 @@ class _File:
             self._mark = (self._mark + block[-_MARK_BYTES:])[-_MARK_BYTES:]
             yield self._lines.cut(block), len(block)
 
-    def read_before(self, most: int) -> bytes:
+    def read_before(self, most: int = _MARK_BYTES) -> bytes:
         """Read the last bytes before what is read next."""
-        return self._read_before(self._offset, most)
-
-    def _read_before(self, offset: int, size: int = _MARK_BYTES) -> bytes:
-        size = min(size, offset)
-        return os.pread(self._descriptor, size, offset - size) if size else b""
+        size = min(most, self._offset)
+        return os.pread(self._descriptor, size, self._offset - size)
 
     def close_at(self, at: float) -> None:
         """Have the file closed at this time, since another one is at its path."""

@@ -14,13 +14,13 @@ from typing import NoReturn
 
 from msgspec import Struct
 
+from uwsgi_headroom.code_look import CodeLook
 from uwsgi_headroom.config.defaults import DEFAULT_WINDOWS
 from uwsgi_headroom.history.code_time import CodeHistory
 from uwsgi_headroom.kernel import stacks
 from uwsgi_headroom.kernel.aside import LOOKS, NotYetError, Questions
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.record import CodeLook
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.watch.pace import Pace
 from uwsgi_headroom.watch.reader import LogLimit, Reader
@@ -49,16 +49,14 @@ _log = logging.getLogger(__name__)
 
 
 class CodeSetting(Struct, frozen=True):
-    """How the code of a server is looked at."""
+    """How the code of a server is looked at. prefixes: of the application's files, empty for the rule of
+    `kernel.stacks`; seconds: the mean time between two looks; most_cpu: looks that cost more than this share of a CPU
+    are made less often; kept_seconds: the longest window."""
 
     prefixes: tuple[str, ...] = ()
-    """Of the application's files; empty: by the rule of `kernel.stacks`."""
     seconds: float = 1.0
-    """The mean time between two looks."""
     most_cpu: float = 0.006
-    """Looks that cost more than this share of a CPU are made less often."""
     kept_seconds: float = DEFAULT_WINDOWS[-1]
-    """The longest window."""
 
 
 CHECK = CodeSetting(seconds=0.1, most_cpu=0.05)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import isnan, nan
-from operator import itemgetter
 from statistics import fmean
 from time import localtime, strftime
 from typing import NamedTuple
@@ -18,15 +17,7 @@ from typing import NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from uwsgi_headroom.analysis.deploys.explanation import (
-    DeployPart,
-    Side,
-    describe,
-    describe_room,
-    expect_time,
-    list_parts,
-    list_routes,
-)
+from uwsgi_headroom.analysis.deploys import explanation
 from uwsgi_headroom.analysis.deploys.judgement import LEAST_AFTER, SUBJECTS, Batch, Judgement, Sides, Subject, judge
 from uwsgi_headroom.analysis.littles_law import compute_flow
 from uwsgi_headroom.analysis.percentiles import compute_percentiles
@@ -63,13 +54,13 @@ def _mean(numbers: Sequence[int | None]) -> float | None:
     return fmean(known) if known else None
 
 
-def explain_records(records: Sequence[Record]) -> Side | None:
+def explain_records(records: Sequence[Record]) -> explanation.Side | None:
     """What explains records, oldest first; None without any."""
     if not records:
         return None
     record = merge_records(records)
     times = compute_percentiles(record.response_times, compute_flow(record.window).response_time)
-    return Side(record.window, times, compute_routes(record.routes))
+    return explanation.Side(record.window, times, compute_routes(record.routes))
 
 
 BEFORE_SECONDS = 1200.0
@@ -135,14 +126,8 @@ class Batches:
         return len(self._numbers) // _WIDTH
 
     def __iter__(self) -> Iterator[Batch]:
-        numbers = self._numbers
-        for start in range(0, len(numbers), _WIDTH):
-            seconds, requests, time, cpu, errors, grown = numbers[start : start + _WIDTH]
-            yield Batch(seconds, requests, _known(time), _known(cpu), errors, _known(grown))
-
-
-def _known(value: float) -> float | None:
-    return None if isnan(value) else value
+        for start in range(0, len(self._numbers), _WIDTH):
+            yield Batch._make([None if isnan(value) else value for value in self._numbers[start : start + _WIDTH]])
 
 
 class Start:
@@ -170,7 +155,8 @@ class WatchedDeploy(Struct):
 
     time, first: of the last reload, and of the first of several (epoch seconds). at: when it began, in monotonic
     seconds. before: the batches before the first one, which ended at before_until (monotonic); after: those since the
-    start had ended. explains_before, explains_after: what explains these. start: that of the last reload.
+    start had ended. explains_before, explains_after: what explains these. start: that of the last reload. reported: the
+    last status that the journal has. is_over: whether an hour has passed, and it is judged no more.
     """
 
     time: float
@@ -179,30 +165,26 @@ class WatchedDeploy(Struct):
     reloads: int
     before: Batches
     before_until: float
-    explains_before: Side | None
+    explains_before: explanation.Side | None
     start: Start
     after: Batches = field(default_factory=Batches)
     judgement: Judgement = field(default_factory=lambda: Judgement("early"))
-    parts: tuple[DeployPart, ...] = ()
-    routes: tuple[DeployPart, ...] = ()
-    explains_after: Side | None = None
+    parts: tuple[explanation.DeployPart, ...] = ()
+    routes: tuple[explanation.DeployPart, ...] = ()
+    explains_after: explanation.Side | None = None
     reported: str = ""
-    """The last status that the journal has."""
     is_over: bool = False
-    """Whether an hour has passed, and it is judged no more."""
 
     @property
     def name(self) -> str:
         """How it is called, such as `the reload at 14:02`."""
-        clock = strftime("%H:%M", localtime(self.time))
-        if self.reloads == 1:
-            return f"the reload at {clock}"
-        return f"the last of {self.reloads} reloads at {clock}"
+        reload = "the reload" if self.reloads == 1 else f"the last of {self.reloads} reloads"
+        return f"{reload} at {strftime('%H:%M', localtime(self.time))}"
 
     def describe(self, ago: float | None) -> str:
         """What it changed, as a sentence or two. ago: seconds since then, None where its time stands beside it."""
-        text = describe(self.judgement, self.name, ago, self.parts)
-        return text + describe_room(self.judgement, self.explains_before, self.explains_after)
+        text = explanation.describe(self.judgement, self.name, ago, self.parts)
+        return text + explanation.describe_room(self.judgement, self.explains_before, self.explains_after)
 
 
 class DeployWatch:
@@ -214,7 +196,7 @@ class DeployWatch:
     def __init__(
         self,
         journal: Journal,
-        explain: Callable[[float], Side | None],
+        explain: Callable[[float], explanation.Side | None],
         find_code: Callable[[Window], CodeWindow | None],
         *,
         is_restored: bool = True,
@@ -224,8 +206,8 @@ class DeployWatch:
         self._added_at = float("-inf")
         self._began: _Mark | None = None
         self.known_reloads = 0
-        self._usual: Side | None = None
-        self._restored: Side | None = None
+        self._usual: explanation.Side | None = None
+        self._restored: explanation.Side | None = None
         self._due_at = float("-inf")
         self.is_restored = is_restored
         self.latest: WatchedDeploy | None = None
@@ -236,8 +218,7 @@ class DeployWatch:
             return
         if self._journal.counts["reload"] != self.known_reloads:
             self.known_reloads = self._journal.counts["reload"]
-            event = self._journal.latest_of("reload")
-            if event:
+            if event := self._journal.latest_of("reload"):
                 self._begin(at, event)
         before, workers = self._began, totals.workers
         seconds = at - before.sums.seconds if before else BATCH_SECONDS
@@ -254,11 +235,8 @@ class DeployWatch:
         """Take what a history file has: records of minutes, and reloads. now: monotonic seconds; offset: from these to
         epoch seconds; reported: whether the journal has a judgement of the last reload."""
         usual: list[Record] = []
-        timed: list[tuple[float, Record | Event]] = [
-            *((record.until, record) for record in records),
-            *((event.time, event) for event in reloads),
-        ]
-        for _, each in sorted(timed, key=itemgetter(0)):
+        both: list[Record | Event] = [*records, *reloads]
+        for each in sorted(both, key=lambda each: each.time if isinstance(each, Event) else each.until):
             if isinstance(each, Event):
                 self._restored, usual = explain_records(usual), []
                 self._begin(each.time - offset, each)
@@ -276,29 +254,19 @@ class DeployWatch:
         """Begin to judge a reload. Workers that were replaced in turn are neither before nor after it."""
         latest = self.latest
         if latest and at - latest.at < SETTLED_SECONDS and at - latest.before_until <= STALE_SECONDS:
-            latest = replace(
-                latest,
-                time=event.time,
-                at=at,
-                reloads=latest.reloads + 1,
-                start=Start(at),
-                after=Batches(),
-                parts=(),
-                routes=(),
-                explains_after=None,
-                reported="",
-            )
+            first, reloads = latest.first, latest.reloads + 1
+            before, until, explains = latest.before, latest.before_until, latest.explains_before
         else:
             self._batches.drop_last(min(_MOST_CHAIN, event.time - event.since))
-            before, explains = self._batches, self._explain()
-            if not before or at - self._added_at > STALE_SECONDS:
+            first, reloads = event.time, 1
+            before, until, explains = self._batches, self._added_at, self._explain()
+            if not before or at - until > STALE_SECONDS:
                 before, explains = Batches(), None
-            latest = WatchedDeploy(event.time, event.time, at, 1, before, self._added_at, explains, Start(at))
-        self.latest, self._batches, self._began, self._usual = latest, Batches(), None, None
-        self._restored, self._due_at = None, at
-        latest.judgement = judge(Sides(list(latest.before)), Sides(()))
+        self.latest = WatchedDeploy(event.time, first, at, reloads, before, until, explains, Start(at))
+        self.latest.judgement = judge(Sides(list(before)), Sides(()))
+        self._batches, self._began, self._usual, self._restored, self._due_at = Batches(), None, None, None, at
 
-    def _explain(self) -> Side | None:
+    def _explain(self) -> explanation.Side | None:
         """What explains the time until now: what was seen, or what was restored as long as that is longer."""
         if self._usual and (self._restored is None or self._usual.window.seconds >= LEAST_AFTER):
             return replace(self._usual, code=self._find_code(self._usual.window))
@@ -314,7 +282,7 @@ class DeployWatch:
         self._batches.add(batch)
         self._batches.keep(int(BEFORE_SECONDS / BATCH_SECONDS))
         self._added_at = at
-        if deploy and at - deploy.at <= AFTER_SECONDS and not deploy.is_over:
+        if deploy and at - deploy.at <= AFTER_SECONDS:
             deploy.after.add(batch)
         return True
 
@@ -329,11 +297,10 @@ class DeployWatch:
         began = deploy.start.ended_at if deploy else at - BEFORE_SECONDS
         if began is not None:
             self._usual = self._explain_last(min(BEFORE_SECONDS, at - began))
-        if deploy is None or deploy.is_over:
+        if deploy is None:
             return
         if at - deploy.at > AFTER_SECONDS:
-            deploy.is_over = True
-            deploy.before = deploy.after = Batches()
+            deploy.is_over, deploy.before, deploy.after = True, Batches(), Batches()
             return
         self._judge(deploy)
         status = deploy.judgement.status
@@ -342,16 +309,15 @@ class DeployWatch:
             self._journal.add(time, "deploy_judged", deploy.describe(None))
 
     def _judge(self, deploy: WatchedDeploy) -> None:
-        expected = 1.0
+        expected, then = 1.0, deploy.explains_before
         if deploy.start.ended_at is not None and (explains := self._explain()):
             deploy.explains_after = explains
-            if then := deploy.explains_before:
-                expected = expect_time(then.window, explains.window)
-                deploy.parts = list_parts(then, explains)
-                deploy.routes = list_routes(then, explains)
-        overloaded = deploy.explains_before is not None and deploy.explains_before.is_full
+            if then:
+                expected = explanation.expect_time(then.window, explains.window)
+                deploy.parts = explanation.list_parts(then, explains)
+                deploy.routes = explanation.list_routes(then, explains)
         before, after = Sides(list(deploy.before)), Sides(list(deploy.after))
-        deploy.judgement = judge(before, after, expected, overloaded=overloaded)
+        deploy.judgement = judge(before, after, expected, overloaded=then is not None and then.is_full)
 
     def find_worse(self, now: float) -> Mapping[Subject, bool] | None:
         """For each quantity, whether it became worse with the last deploy; None without one in the last day. now:

@@ -1,7 +1,4 @@
-"""Keeps the watch of every server of one exporter: those that its configuration names, and those that its globs match.
-
-Servers that `/probe` asks for are in `probed`, and what the globs match in `globbed`.
-"""
+"""Keeps the watch of every server of one exporter."""
 
 from __future__ import annotations
 
@@ -96,16 +93,18 @@ class Fleet:
         self._started = settings
         self._machine_cpu = MachineCpu(monotonic)
         self._listeners = ListenerDumps(monotonic)
-        self._places = WorkerPlaces(settings.max_servers)
         self._waits = WaitSetting(
             enabled=settings.waits,
             backends={address: name for name, address in settings.backends},
             read_pollfds=settings.read_pollfds,
             read_locks=settings.read_locks,
         )
-        templates = Templates(settings.route_templates) if settings.routes else None
         self._shared = _Shared(
-            CpuBudget(monotonic, most_cpu), Room(monotonic=monotonic), SAMPLES, self._places, templates
+            CpuBudget(monotonic, most_cpu),
+            Room(monotonic=monotonic),
+            SAMPLES,
+            WorkerPlaces(settings.max_servers),
+            Templates(settings.route_templates) if settings.routes else None,
         )
         self._of_found = _Shared(
             CpuBudget(monotonic, _FOUND_CPU), Room(monotonic=monotonic), STRANGERS, WorkerPlaces(MOST_FOUND)
@@ -199,8 +198,8 @@ class Fleet:
                         tasks[watch] = asyncio.create_task(work, name=f"sample {watch.name}")
                 for forgotten in tasks.keys() - set(watches):
                     tasks.pop(forgotten).cancel()
-                for places in (self._places, self._of_found.places):
-                    places.keep({watch.reader for watch in watches})
+                for shared in (self._shared, self._of_found):
+                    shared.places.keep({watch.reader for watch in watches})
                 self._progress.end_turn(self._configured())
                 with contextlib.suppress(asyncio.TimeoutError):
                     await within(GLOB_SECONDS, self._changed.wait())
@@ -245,7 +244,7 @@ class Fleet:
         before = self._configured()
         taken = {name: getattr(settings, name) for name in ("slo", "stuck_seconds", "windows", "max_servers")}
         self.settings = replace(self.settings, **taken)
-        self._places.most_servers = settings.max_servers
+        self._shared.places.most_servers = settings.max_servers
         self._kept = {_identity(watch.name, watch.address, watch.slo): watch for watch in before}
         self._globbed.reconfigure(*self._name_servers(servers), settings.max_servers)
         removed = list(self._kept.values())

@@ -58,6 +58,9 @@ _WORDS: Mapping[NotWatchedReason, tuple[str, str]] = {
 """What is said of them, and the command or the change that has them watched."""
 
 
+_log = logging.getLogger(__name__)
+
+
 class _Server(Struct):
     """A found server. unit: that starts it at each boot; up_at: when it was last up, or added (monotonic)."""
 
@@ -66,9 +69,6 @@ class _Server(Struct):
     pid: int
     unit: str
     up_at: float
-
-
-_log = logging.getLogger(__name__)
 
 
 class FoundServers:
@@ -87,7 +87,7 @@ class FoundServers:
         self._make_watch, self._list_others, self._on_change = make_watch, list_others, on_change
         self._clock = clock
         self._servers: dict[str, _Server] = {}
-        self._failed: dict[tuple[int, str], tuple[float, str]] = {}
+        self._failed: dict[tuple[int, str], tuple[float, str]] = {}  # by PID and address: until when, and why
         self.looking: asyncio.Task[None] | None = None
         self.is_paused = False
 

@@ -79,9 +79,7 @@ class GlobbedServers:
         self, make_watch: Callable[[str, Address, ServerConfig], Watch], most: int, clock: Clock, memory: Remembered
     ) -> None:
         self.most = most
-        self._make_watch = make_watch
-        self._clock = clock
-        self._memory = memory
+        self._make_watch, self._clock, self._memory = make_watch, clock, memory
         self._entries: Sequence[ServerConfig] = ()
         self._named: Sequence[Watch] = ()
         self._names = GlobNames(())
@@ -100,7 +98,7 @@ class GlobbedServers:
 
     def on_demand(self) -> set[Watch]:
         """Return the watches of vassals that have no process until a request comes: no alert says that they rest."""
-        servers = [each for each in self._servers.values() if each.watch.name not in each.entry.expect_names]
+        servers = [each for each in self._servers.values() if not each.is_named]
         return {server.watch for server in servers if server.emperor and server.emperor[1].on_demand}
 
     def configure(self, entries: Sequence[ServerConfig], named: Sequence[Watch]) -> None:
@@ -128,7 +126,7 @@ class GlobbedServers:
         come before all others. Changes nothing, so it may be called in a thread."""
         entries, known = self._entries, {*self._servers, *self._left_out}
         found: dict[str, ServerConfig] = {}
-        bound_at: dict[str, float] = {}
+        times: dict[str, float] = {}
         files = set[str]()
         for entry in entries:
             # Of several paths of a socket, the one that is watched already is kept, else its own, and then the first.
@@ -137,12 +135,12 @@ class GlobbedServers:
                 file = os.path.realpath(path) if is_link else path
                 if path in found or file in files:
                     continue
-                at = _bound_at(path) if is_new else 0.0
+                at = bound_at(path) if is_new else 0.0
                 if at is not None:
-                    found[path], bound_at[path] = entry, at
+                    found[path], times[path] = entry, at
                     files.add(file)
         listening = _list_listening() if len(found) > self.most else set()
-        return sorted(found.items(), key=lambda match: (match[0] not in listening, -bound_at[match[0]]))
+        return sorted(found.items(), key=lambda match: (match[0] not in listening, -times[match[0]]))
 
     def take(self, matches: Iterable[Match]) -> None:
         """Watch the sockets of `expand`, and forget servers that are gone and not expected."""
@@ -179,13 +177,9 @@ class GlobbedServers:
 
     def _make_room(self) -> bool:
         """Whether there is a place; if all are taken, that of a socket that never answered becomes free."""
-        if len(self._servers) < self.most:
-            return True
-        path = self._find_replaceable()
-        if path is None:
-            return False
-        self._drop(path)
-        return True
+        if len(self._servers) >= self.most and (path := self._find_replaceable()):
+            self._drop(path)
+        return len(self._servers) < self.most
 
     def _find_replaceable(self) -> str | None:
         """The path of a server that may give up its place: one that never answered, else one that is not expected and
@@ -220,21 +214,19 @@ class GlobbedServers:
                 server.absent_since = None
 
     def _apply_retirements(self) -> None:
+        """End the expectation of retired servers. One that is up stays, and is expected again after an hour."""
         before, self._retired = self._retired, dict(self._memory.read_retired())
-        for name in [name for name, when in self._retired.items() if before.get(name, 0.0) < when]:
-            self._retire(name)
-
-    def _retire(self, name: str) -> None:
-        """End the expectation of a server. One that is up stays, and is expected again after an hour."""
-        self._past.pop(name, None)
+        names = {name for name, when in self._retired.items() if before.get(name, 0.0) < when}
+        for name in names:
+            self._past.pop(name, None)
         for path, server in list(self._servers.items()):
-            if server.watch.name != name:
-                continue
-            server.up_seconds = 0.0
-            if server.is_expected:
-                _log.warning("retired, but the configuration expects it", extra={"fields": {"server": name}})
-            elif server.watch.state != "up":
-                self._end(path, server, "an operator has retired it")
+            if server.watch.name in names:
+                server.up_seconds = 0.0
+                if server.is_expected:
+                    fields = {"server": server.watch.name}
+                    _log.warning("retired, but the configuration expects it", extra={"fields": fields})
+                elif server.watch.state != "up":
+                    self._end(path, server, "an operator has retired it")
 
     def _end(self, path: str, server: _Server, reason: str) -> None:
         """Forget a server that was ended on purpose. Its socket may be left behind, and counts once it answers."""
@@ -246,22 +238,21 @@ class GlobbedServers:
     def _is_ended(self, path: str) -> bool:
         """Whether the server of a socket was ended, here or before this exporter started, and the socket left."""
         retired = self._retired.get(self._names.name(path)) if self._retired else None
-        if retired is not None and (_bound_at(path) or retired) < retired:
+        if retired is not None and (bound_at(path) or retired) < retired:
             self._ended.add(path)
         return path in self._ended
 
     def _forget(self, now: float) -> None:
         for path, server in list(self._servers.items()):
             seconds = ends_after(server.emperor, server.configuration) if server.watch.state != "up" else None
-            if seconds is not None:
-                if server.absent_since is None:
-                    server.absent_since = now
-                if now - server.absent_since >= seconds and server.watch.name not in server.entry.expect_names:
-                    self._end(path, server, "its Emperor has ended it, or starts it on demand")
+            if seconds is None:
+                server.absent_since = None
+                if not server.is_expected and now - server.seen_at >= GONE_SECONDS:
+                    self._drop(path)
                 continue
-            server.absent_since = None
-            if not server.is_expected and now - server.seen_at >= GONE_SECONDS:
-                self._drop(path)
+            server.absent_since = now if server.absent_since is None else server.absent_since
+            if now - server.absent_since >= seconds and not server.is_named:
+                self._end(path, server, "its Emperor has ended it, or starts it on demand")
 
     async def try_left_out(self) -> None:
         """Try sockets without a place, those first that have waited longest; one that answers gets a place."""
@@ -298,8 +289,7 @@ class GlobbedServers:
         return patterns
 
     def _say(self, now: float) -> None:
-        """Log what an operator should know: a pattern without a socket, now and every hour, and that there are too
-        many."""
+        """Log a pattern without a socket, now and every hour, and that there are too many sockets."""
         matched = {entry.pattern for entry in self._matched.values()}
         for pattern in {entry.pattern for entry in self._entries}:
             fields = {"pattern": printable_name(pattern)}
@@ -313,8 +303,8 @@ class GlobbedServers:
         left_out = len(self._left_out.keys() - self._ended)
         if bool(left_out) != self._said_left_out:
             self._said_left_out = bool(left_out)
+            fields_of_line = {"max_servers": self.most, "left_out": left_out}
             if left_out:
-                fields_of_line = {"max_servers": self.most, "left_out": left_out}
                 _log.warning("more sockets than servers that may be watched", extra={"fields": fields_of_line})
             else:
                 _log.info("every socket is watched again")
@@ -335,8 +325,13 @@ class _Server(Struct):
     absent_since: float | None = None
 
     @property
+    def is_named(self) -> bool:
+        """Whether the configuration expects it by its name."""
+        return self.watch.name in self.entry.expect_names
+
+    @property
     def is_expected(self) -> bool:
-        return self.up_seconds >= LONG_ENOUGH or self.watch.name in self.entry.expect_names
+        return self.up_seconds >= LONG_ENOUGH or self.is_named
 
 
 def _paths_of(watches: Iterable[Watch]) -> set[str]:
@@ -360,7 +355,7 @@ def _list_listening() -> set[str]:
         return set()
 
 
-def _bound_at(path: str) -> float | None:
+def bound_at(path: str) -> float | None:
     """When a socket was bound, in epoch seconds; None if there is no socket."""
     try:
         found = os.stat(path)
@@ -442,15 +437,13 @@ def remember(history: Path, now: float | None = None) -> Remembered:
     retired, since = read_retired(history, now), now - PAST_SECONDS
     known: Mapping[str, float] = {}
     try:
-        has_data = history.stat().st_size > 0
-    except OSError:  # the writer then explains why
-        has_data = False
-    if has_data:
-        try:
+        if history.stat().st_size > 0:
             with HistoryFile(history, now) as file:
                 known = file.up_seconds(lambda server: max(since, retired.get(server, 0.0)), LONG_ENOUGH)
                 if file.damaged:
                     _log.warning("records of the past are damaged", extra={"fields": {"count": file.damaged}})
-        except HistoryFileError as error:
-            _log.warning("servers of the past are not known", extra={"fields": {"reason": str(error)}})
+    except OSError:
+        pass  # the writer explains why
+    except HistoryFileError as error:
+        _log.warning("servers of the past are not known", extra={"fields": {"reason": str(error)}})
     return Remembered(known, lambda: read_retired(history))

@@ -1,11 +1,4 @@
-"""Computes from the history of a watch what is needed now and then, rather than at each sample.
-
-* `Judge` judges the server every few seconds for its journal, in a task of its own: an error there loses no sample.
-* `LimitHour` keeps what limited the server beside its resources.
-* `OtherPrograms` judges whether CPU use by others follows the server's requests, from one-minute slices.
-* `BackendWatch` keeps slices of a few seconds that show whether a backend is saturated.
-* `ObjectiveWatch` judges a service level objective, once for each batch of response times.
-"""
+"""Computes from the history of a watch what is needed now and then, rather than at each sample."""
 
 from __future__ import annotations
 
@@ -14,11 +7,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from uwsgi_headroom.analysis import backends
-from uwsgi_headroom.analysis.backends import BackendSlices
 from uwsgi_headroom.analysis.capacity import SLICE_SECONDS, extract_pair, follow_requests
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings import Finding, collect_findings
+from uwsgi_headroom.analysis.findings import collect_findings
 from uwsgi_headroom.analysis.littles_law import Flow
 from uwsgi_headroom.analysis.objective import BURN_WINDOWS, NOT_YET, Objective, find_load_limit, judge_objective
 from uwsgi_headroom.analysis.verdict import say_verdict, worst_status
@@ -29,7 +20,6 @@ from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.response_times.totals import BatchHistory, SlowRequests
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.watch.pace import Pace
 from uwsgi_headroom.watch.reader import Reader
 from uwsgi_headroom.watch.recorder import JUDGE_SECONDS, Recorder
@@ -57,8 +47,9 @@ _LOOK_SECONDS = 1.0
 
 
 class Judge:
-    """Judges the readings of a server for alerts and its journal: every JUDGE_SECONDS, or less often if that takes long
-    or the samples are far apart. find_reading: returns the last reading, if it may be judged; judge: judges it."""
+    """Judges the readings of a server for alerts and its journal, in a task of its own, so that an error there loses no
+    sample: every JUDGE_SECONDS, or less often if that takes long or the samples are far apart. find_reading: returns
+    the last reading, if it may be judged; judge: judges it."""
 
     def __init__(
         self,
@@ -97,19 +88,12 @@ class Judge:
         self._due_at = now + max(JUDGE_SECONDS, _SAMPLES * self._pace.interval, min(_MOST_PAUSE, spent / _MOST_CPU))
 
 
-def judge_reading(
-    recorder: Recorder, limits: LimitHour, reading: Reading, every: Sequence[Figures], others: Sequence[Finding]
-) -> None:
-    """Judge a reading. every: its figures of JUDGED_WINDOW; others: the findings about an emperor, which has none."""
-    for figures in every:
-        limits.note(reading.at, figures.headroom.limited_by)
-        found = collect_findings(figures)
-        findings = recorder.hold.look(found, reading.at, reading.time, is_whole=is_whole(figures.window))
-        sentence = say_verdict(figures, findings)
-        seen = recorder.hold.since(findings[0].code) if findings else None
-        recorder.verdicts.judge(reading.time, worst_status(findings), sentence, findings, seen)
-    if not isinstance(reading.snapshot, Snapshot):
-        recorder.hold.look(others, reading.at, reading.time, is_whole=True)
+def judge_reading(recorder: Recorder, reading: Reading, figures: Figures) -> None:
+    """Judge a reading by its figures of JUDGED_WINDOW."""
+    found = collect_findings(figures)
+    findings = recorder.hold.look(found, reading.at, reading.time, is_whole=is_whole(figures.window))
+    seen = recorder.hold.since(findings[0].code) if findings else None
+    recorder.verdicts.judge(reading.time, worst_status(findings), say_verdict(figures, findings), findings, seen)
 
 
 def is_whole(window: Window) -> bool:
@@ -136,12 +120,12 @@ class LimitHour:
 
 
 class OtherPrograms:
-    """Takes each slice from a history once, when the slice is over. others_follow: None while unknown."""
+    """Whether the CPU use by others follows the server's requests, by slices of a minute; None while unknown."""
 
     def __init__(self) -> None:
         self.others_follow: bool | None = None
         self._pairs: deque[tuple[float, float]] = deque(maxlen=int(HISTORY_SECONDS / SLICE_SECONDS))
-        self._new = _NewSlices(SLICE_SECONDS)
+        self._new = NewSlices(SLICE_SECONDS)
 
     def update(self, history: History) -> None:
         """Take the slices that have ended since the last call. Call this after each sample."""
@@ -150,21 +134,8 @@ class OtherPrograms:
             self.others_follow = follow_requests(self._pairs)
 
 
-class BackendWatch:
-    """Takes each slice from a history once, when the slice is over."""
-
-    def __init__(self) -> None:
-        self.slices = BackendSlices()
-        self._new = _NewSlices(backends.SLICE_SECONDS)
-
-    def update(self, history: History) -> None:
-        """Take the slices that have ended since the last call. Call this after each sample."""
-        for window in self._new.take(history):
-            self.slices.add(window)
-
-
-class _NewSlices:
-    """Returns each slice of a history once. seconds: the length of a slice."""
+class NewSlices:
+    """Takes each slice from a history once, when the slice is over. seconds: the length of a slice."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -187,6 +158,8 @@ _MINUTE = 60.0
 
 
 class ObjectiveWatch:
+    """Judges a service level objective, once for each batch of response times."""
+
     def __init__(self, slo: Slo, history: BatchHistory) -> None:
         self._slo = slo
         self._history = history
@@ -198,24 +171,19 @@ class ObjectiveWatch:
     def judge(self, flow: Flow, interval: float, *, threads_known: bool) -> Objective:
         """Judge the objective as of the last batch. flow: of the present window. interval: seconds between two samples.
         threads_known: whether uWSGI lists its threads."""
-        if not threads_known:
-            return self._leave_unjudged(flow, "not judged: uWSGI runs with stats-no-cores, which hides the threads")
-        ended = self._history.ended
+        slo, ended = self._slo, self._history.ended
         if ended != self._ended:
             self._ended = ended
             self._windows = self._list([(ended - seconds, ended) for seconds in BURN_WINDOWS])
-        if not self._windows:
-            return self._leave_unjudged(flow, NOT_YET)
+        if not threads_known or not self._windows:
+            why = NOT_YET if threads_known else "not judged: uWSGI runs with stats-no-cores, which hides the threads"
+            return Objective(threshold=slo.threshold, objective=slo.objective, unjudged=why, queue_wait=flow.queue_wait)
         if ended - self._minutes_ended >= _MINUTE:
             self._minutes_ended = ended
             ends = [ended - _MINUTE * number for number in range(int(HISTORY_SECONDS / _MINUTE))]
             self._minutes = self._list([(end - _MINUTE, end) for end in ends])
         load_limit = find_load_limit(self._minutes, flow.throughput)
-        return judge_objective(self._slo, self._windows, interval, load_limit, flow.queue_wait)
-
-    def _leave_unjudged(self, flow: Flow, why: str) -> Objective:
-        slo = self._slo
-        return Objective(threshold=slo.threshold, objective=slo.objective, unjudged=why, queue_wait=flow.queue_wait)
+        return judge_objective(slo, self._windows, interval, load_limit, flow.queue_wait)
 
     def _list(self, times: Sequence[tuple[float, float]]) -> list[SlowRequests]:
         windows = (self._history.slow_requests(start, until) for start, until in times)

@@ -1,8 +1,7 @@
 """Both ends of the history that lasts: cuts the minutes of a server for it, and restores from it.
 
-At the start of the exporter, it restores what was before it and what it judged. A deploy often restarts the exporter
-too, as with the image of a machine. One server at a time is restored, in a thread, so that a thousand servers do not
-keep the others of the exporter's threads from their work.
+A deploy often restarts the exporter too, as with the image of a machine. One server at a time is restored, in a thread,
+so that a thousand servers do not keep the others of the exporter's threads from their work.
 """
 
 from __future__ import annotations
@@ -22,13 +21,7 @@ from uwsgi_headroom.history.named_hours import RouteHour
 from uwsgi_headroom.history.rows import Row, pack_row, shape_of, window_between
 from uwsgi_headroom.reading import Reading, describe_server
 from uwsgi_headroom.store.record import MINUTES, Levels, Minute, Record
-from uwsgi_headroom.watch.deploy_watch import (
-    AFTER_SECONDS,
-    KNOWN_SECONDS,
-    MINUTES_BEFORE,
-    SETTLED_SECONDS,
-    STALE_SECONDS,
-)
+from uwsgi_headroom.watch import deploy_watch
 from uwsgi_headroom.watch.turns import ThreadTurns, run_in_thread
 from uwsgi_headroom.watch.worker_events import find_load
 
@@ -48,11 +41,8 @@ class MinuteCutter:
     def __init__(
         self, name: str, writer: HistoryWriter, integrals: Integrals, routes: RouteHour, journal: Journal
     ) -> None:
-        self._name = name
-        self._writer = writer
-        self._integrals = integrals
-        self._routes = routes
-        self._journal = journal
+        self._name, self._writer, self._journal = name, writer, journal
+        self._integrals, self._routes = integrals, routes
         self._sent_events = 0
         self._began: tuple[float, Row] | None = None
         self._minute = 0  # minutes of the epoch that had ended at the last cut
@@ -98,11 +88,11 @@ class MinuteCutter:
             self._writer.put(Minute(self._name, minute, record, events))
 
 
-def find_levels(reading: Reading | None, others_follow: bool | None, slo: Slo | None) -> Levels:
+def find_levels(reading: Reading | None, others_follow: bool | None, slo: Slo | None, limited_by: str | None) -> Levels:
     """The levels at a reading; None before the first one."""
     server = describe_server(reading)
     if server is None:
-        return Levels(slo=slo)
+        return Levels(slo=slo, limited_by=limited_by)
     memory = server.memory
     return Levels(
         cpus=server.cpus.count if server.cpus else None,
@@ -112,12 +102,13 @@ def find_levels(reading: Reading | None, others_follow: bool | None, slo: Slo | 
         thunder_lock=server.thunder_lock,
         slo=slo,
         socket_holders=server.setup.socket_holders if server.setup.mapped else None,
+        limited_by=limited_by,
     )
 
 
 _POLL_SECONDS = 1.0
 
-_REACH_SECONDS = MINUTES_BEFORE + STALE_SECONDS
+_REACH_SECONDS = deploy_watch.MINUTES_BEFORE + deploy_watch.STALE_SECONDS
 """How long before a reload what counts for it may have begun."""
 
 _MOST_RELOADS = 50
@@ -128,10 +119,11 @@ _CLOCKS_SECONDS = 2.0
 
 
 class _Found(NamedTuple):
+    """unseen: since and until when (epoch seconds) the workers were replaced while nobody watched."""
+
     records: Sequence[Record] = ()
     reloads: Sequence[Event] = ()
     unseen: tuple[float, float] | None = None
-    """Since and until when (epoch seconds) the workers were replaced while nobody watched."""
     reported: bool = False
 
 
@@ -172,10 +164,10 @@ def _read(watch: Watch, now: float, load: tuple[float, float, bool] | None, turn
                 turns.pause_if_due()
             return records
 
-        reloads = file.events(watch.name, now - KNOWN_SECONDS, now, "reload", _MOST_RELOADS)
+        reloads = file.events(watch.name, now - deploy_watch.KNOWN_SECONDS, now, "reload", _MOST_RELOADS)
         records = read(now - _REACH_SECONDS, now)
         unseen = None
-        if load and now - KNOWN_SECONDS <= load[0] and load[1] <= now:
+        if load and now - deploy_watch.KNOWN_SECONDS <= load[0] and load[1] <= now:
             since, until, is_whole = load
             missed = is_whole or not records or since > records[-1].until - _CLOCKS_SECONDS
             if missed and not any(event.time >= since - _CLOCKS_SECONDS for event in reloads):
@@ -185,10 +177,10 @@ def _read(watch: Watch, now: float, load: tuple[float, float, bool] | None, turn
             return _Found(records)
         first = last = times[-1]
         for time in reversed(times):
-            if first - time < SETTLED_SECONDS and last - time <= STALE_SECONDS:
+            if first - time < deploy_watch.SETTLED_SECONDS and last - time <= deploy_watch.STALE_SECONDS:
                 first = time
         reloads = [event for event in reloads if event.time >= first]
-        earlier = read(first - _REACH_SECONDS, min(now - _REACH_SECONDS, last + AFTER_SECONDS))
+        earlier = read(first - _REACH_SECONDS, min(now - _REACH_SECONDS, last + deploy_watch.AFTER_SECONDS))
         reported = bool(file.events(watch.name, last, now, "deploy_judged", 1))
     return _Found([*earlier, *records], reloads, unseen, reported)
 

@@ -35,8 +35,7 @@ PATIENCE_SECONDS = 5.0
 
 class LogReader:
     def __init__(self, list_watches: Callable[[], Sequence[Watch]], monotonic: Callable[[], float]) -> None:
-        self._list_watches = list_watches
-        self._monotonic = monotonic
+        self._list_watches, self._monotonic = list_watches, monotonic
         self._stuck: set[UwsgiLog] = set()
         self._known: set[UwsgiLog] = set()
         self._cpu_left = MOST_CPU * BURST_SECONDS
@@ -93,9 +92,9 @@ class LogReader:
             while not LOGS.wait(ticket, 0.0):  # noqa: ASYNC110 - the answer comes from another process
                 await asyncio.sleep(0.02)
             self._cpu_left -= ticket.cost
-            batch, log.trouble = ticket.result()
+            batch = ticket.result()
         except OSError:
-            batch, log.trouble, log.is_given_up = LogBatch(), "its file system does not answer", True
+            batch, log.is_given_up = LogBatch(trouble="its file system does not answer"), True
         finally:
             LOGS.drop(ticket)
         return batch  # type: ignore[no-any-return]

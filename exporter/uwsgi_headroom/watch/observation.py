@@ -109,7 +109,7 @@ class Observation(Struct, frozen=True, dict=True):
     log: LogTotals | None = None
     code: CodeTotals | None = None
     verdict: Verdict = NO_VERDICT
-    alerts: Sequence[tuple[Held, bool]] = ()
+    alerts: Sequence[Held] = ()
     judged_at: float | None = None
     loaded_at: float | None = None
     down_since: float | None = None

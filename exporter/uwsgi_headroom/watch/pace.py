@@ -5,16 +5,9 @@
   document is large, the interval stretches. The time before the master begins to answer does not count, because the
   master then does other work. The median over the reads of the last seconds counts, so that one slow read changes
   nothing, and a slow minute is soon forgotten.
-* Sampling all servers takes at most a share of a CPU (`CpuBudget`): beyond it, the intervals of those that need most
-  stretch.
+* Sampling all servers takes at most a share of a CPU (`CpuBudget`).
 * No interval is longer than 4 s, whatever reading costs, since longer intervals show too little. `duty` then exceeds
   the budget. Only where a sample costs much CPU time, as of a huge document, that may stretch the interval further.
-* After an empty answer of uWSGI's own, the next attempt follows at once.
-* After another failed read, the next attempt follows after one second, then with growing pauses up to five seconds.
-* Where nobody listens, as while uWSGI reloads, an attempt costs uWSGI nothing, and pauses are a part of the time that
-  it is away: when it is back, the requests that wait in its queue are seen before they are served.
-
-The sleeps between samples also show how late the event loop is (`LoopLag`).
 """
 
 from __future__ import annotations
@@ -49,15 +42,15 @@ LATE_SECONDS = 3.0
 to 3 s late, once for each worker. In a storm of harakiris, this happens most of the time."""
 
 RETRY_SECONDS = (1.0, 5.0)
-"""First and longest pause after failed reads."""
+"""First and longest of the growing pauses after failed reads."""
 
 GONE: frozenset[Reason] = frozenset({"refused", "not_found"})
 """The reasons of failed reads that say at once that nobody listens there."""
 
 GONE_PAUSE = (0.25, 0.125)
-"""Where nobody listens: the shortest pause in seconds, and the pause as a part of the time for which nobody has
-listened so far. So samples see the requests that waited meanwhile: after three seconds, serving them takes about
-one."""
+"""Where nobody listens, as while uWSGI reloads, and an attempt costs uWSGI nothing: the shortest pause in seconds, and
+the pause as a part of the time for which nobody has listened so far. So samples see the requests that waited meanwhile:
+after three seconds, serving them takes about one."""
 
 GAP_SECONDS = 0.2
 """The pause where uWSGI answers with nothing, which costs it less than a document: between two requests that it cannot
@@ -96,7 +89,7 @@ class Pace:
         budget: CpuBudget | None = None,
     ) -> None:
         self.budget = budget or CpuBudget(time.monotonic)
-        self._wanted = 1 / samples_per_second
+        self.set_rate(samples_per_second)
         self._chance = chance
         self._transfers: deque[tuple[float, float]] = deque(maxlen=_READS_REMEMBERED)  # (when, seconds)
         self._usual_seconds = 0.0  # the median of the transfers, once there are enough
@@ -151,9 +144,10 @@ class Pace:
 
     def pause(self, outcome: Reading | ReadError) -> float:
         """Return the seconds to wait after a read with this outcome."""
+        jitter = 1 + JITTER * (2 * self._chance() - 1)
         if isinstance(outcome, BlindError) and outcome.pid:
             self._add_cost(GAP_SECONDS)
-            return GAP_SECONDS * (1 + JITTER * (2 * self._chance() - 1))
+            return GAP_SECONDS * jitter
         if isinstance(outcome, ReadError):
             pause = self._pause_after_failure(outcome)
             self._add_cost(pause)
@@ -164,9 +158,8 @@ class Pace:
             self._transfers.popleft()
         self._usual_seconds = median(self._seconds) if len(self._transfers) >= _FEWEST_READS else 0.0
         self._add_cost(self._unstretched)
-        jittered = self.interval * (1 + JITTER * (2 * self._chance() - 1))
         # Wait at least as long as the read took, but not longer than the configured interval.
-        return max(jittered - outcome.read_seconds, min(outcome.read_seconds, self._wanted))
+        return max(self.interval * jitter - outcome.read_seconds, min(outcome.read_seconds, self._wanted))
 
     def _pause_after_failure(self, error: ReadError) -> float:
         first, longest = RETRY_SECONDS
@@ -246,8 +239,8 @@ class CpuBudget:
     def _say(self, servers: int) -> None:
         if self._said == bool(servers):
             return
-        self._said = not self._said
-        if self._said:
+        self._said = bool(servers)
+        if servers:
             fields = {"servers": servers, "share_of_a_cpu": self._most}
             _log.warning("sampling servers less often, to limit its CPU time", extra={"fields": fields})
         else:

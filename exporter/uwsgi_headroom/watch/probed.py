@@ -39,10 +39,7 @@ class ProbedServers:
         clock: Clock,
         on_change: Callable[[], None],
     ) -> None:
-        self._patterns = patterns
-        self._make_watch = make_watch
-        self._clock = clock
-        self._on_change = on_change
+        self._patterns, self._make_watch, self._clock, self._on_change = patterns, make_watch, clock, on_change
         self._probed: dict[Address, _Probed] = {}
         self.accepting = True
 
@@ -91,9 +88,7 @@ class ProbedServers:
         if self._probed.pop(address, None):
             self._on_change()
 
-    def close(self) -> list[Watch]:
-        """Keep no watch any more, and make none. Returns those that there were."""
-        watches = self.watches()
+    def close(self) -> None:
+        """Keep no watch any more, and make none."""
         self.accepting = False
         self._probed.clear()
-        return watches

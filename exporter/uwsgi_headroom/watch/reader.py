@@ -1,8 +1,4 @@
-"""Reads one server, with one read at a time, and logs when reading fails or recovers.
-
-`LogLimit` limits the log lines, because a state that changes with every read would log five lines a second.
-`RouteNamer` names the routes in the documents. `WorkerPlaces` bounds the workers of all servers that patterns find.
-"""
+"""Reads one server, with one read at a time, and logs when reading fails or recovers."""
 
 from __future__ import annotations
 
@@ -71,13 +67,11 @@ class Reader:
 
     `outcome` is the result of the last finished read, None before the first; `finished_first` is set with the first
     outcome; `attempts` counts finished reads, `errors` failed reads by reason; `faults` contains each internal error.
-    Each outcome is passed to `on_outcome` once, with its monotonic time. A change from readable to unreadable or back,
-    or of the reason, is logged, a few times a minute at most; a repeated failure is not. routes: names the routes of
-    requests in service; None if they are off. timeout, size_cap and `facts_every`, the seconds
-    between readings of the kernel's facts, may be changed: they apply from the next read. Readings in between are
-    partial.
-    on_cpu is called with the CPU seconds that each reading took once its document was received. room: for the documents
-    in transfer of all servers; places: for the workers of servers that patterns find, None for any other server.
+    timeout, size_cap and `facts_every` (seconds between readings of the kernel's facts; readings in between are
+    partial) may be changed: they apply from the next read. on_outcome is called once with each outcome and its
+    monotonic time, on_cpu with the CPU seconds that each reading took once its document was received. routes: names the
+    routes of requests in service, None if they are off; room: for the documents in transfer of all servers; places: for
+    the workers of servers that patterns find, None for any other server.
     """
 
     def __init__(  # noqa: PLR0913 - each is a setting of its own, passed by keyword
@@ -112,8 +106,7 @@ class Reader:
         self._cpu_began = self._spent = 0.0
         self._routes = routes
         self.facts_every = 0.0
-        self._whole: Reading | None = None
-        """The latest one that is not partial."""
+        self._whole: Reading | None = None  # the latest one that is not partial
         self._host = host or Host(clock=self._clock.monotonic)
         self._in_flight: asyncio.Task[Reading | ReadError] | None = None
         self._decoded: tuple[int, stats.AnySnapshot] | None = None
@@ -133,8 +126,7 @@ class Reader:
         If a caller is cancelled, the read continues until its deadline, for other callers.
         """
         while True:
-            if not self._not_paused.is_set():
-                await self._not_paused.wait()
+            await self._not_paused.wait()
             if self._closed:
                 return SourceError("unreachable", "the exporter is stopping")
             task = self._in_flight
@@ -191,10 +183,8 @@ class Reader:
         return outcome
 
     def fault(self, error: Exception) -> ReadError:
-        """Turn an internal error into a failed read of this server. Each internal error is logged once.
-
-        The error's message may quote the document, so the message is dropped.
-        """
+        """Turn an internal error into a failed read of this server. Each internal error is logged once, without its
+        message, which may quote the document."""
         kind = type(error).__name__
         place = traceback.extract_tb(error.__traceback__)[-1:]
         key = kind, *((frame.filename, frame.lineno) for frame in place)
@@ -278,9 +268,7 @@ class Reader:
         if self._whole is None:
             return None
         pid, identity = self._whole.host.master_pid, self._whole.host.identity
-        if pid is None or identity is None or not is_running(pid, identity.started):
-            return None
-        return pid
+        return pid if pid and identity and is_running(pid, identity.started) else None
 
     @property
     def error(self) -> ReadError | None:
@@ -294,9 +282,8 @@ class Reader:
         return isinstance(self.outcome, StillRunsError) and self.outcome.reason == "refused"
 
     def _decode(self, body: bytes) -> stats.AnySnapshot:
-        """Decode the document, unless it equals the last one, as those of an idle server do: decoding is most of the
-        cost of a read. Only the hash of the last one is kept (0.1 ms for 300 kB), because the document contains
-        variables of requests."""
+        """Decode the document, unless it equals the last one, as those of an idle server do: that is most of the cost
+        of a read. Of the last one, which has variables of requests, only the hash is kept (0.1 ms for 300 kB)."""
         key = hash(body)
         if self._decoded is None or self._decoded[0] != key:
             self._decoded = key, stats.decode(body, self._routes.templates if self._routes else None)
@@ -310,13 +297,8 @@ class Reader:
         if isinstance(outcome, ReadError):
             self.errors[outcome.reason] += 1
             if not isinstance(before, ReadError) or before.reason != outcome.reason:
-                self._log(
-                    logging.WARNING,
-                    "cannot read",
-                    address=str(self.address),
-                    reason=outcome.reason,
-                    detail=str(outcome),
-                )
+                reason, detail = outcome.reason, str(outcome)
+                self._log(logging.WARNING, "cannot read", address=str(self.address), reason=reason, detail=detail)
             return
         if not isinstance(before, Reading):
             kind, version = outcome.snapshot.kind, outcome.snapshot.version
@@ -330,7 +312,8 @@ LINES, SECONDS = 5, 60.0
 
 
 class LogLimit:
-    """Logs lines about one server, but no more than that. The next line says how many were left out before it."""
+    """Logs lines about one server, but no more than that, because a state may change with every read. The next line
+    says how many were left out before it."""
 
     def __init__(self, server: str, logger: logging.Logger, monotonic: Callable[[], float]) -> None:
         self._server, self._logger, self._monotonic = server, logger, monotonic
@@ -362,14 +345,11 @@ class RouteNamer:
             return None
         workers = [worker for worker in snapshot.workers if worker.serving]
         found = self._book.find_numbers((shape for worker in workers for shape in worker.shapes.values()), at)
-        return ServedRoutes(
-            names=self._book.names,
-            generations=self._book.generations,
-            numbers={
-                worker.worker_id: {thread: found.get(worker.shapes.get(thread, OTHER), 0) for thread in worker.serving}
-                for worker in workers
-            },
-        )
+        numbers = {
+            worker.worker_id: {thread: found.get(worker.shapes.get(thread, OTHER), 0) for thread in worker.serving}
+            for worker in workers
+        }
+        return ServedRoutes(names=self._book.names, generations=self._book.generations, numbers=numbers)
 
 
 def _has_same_processes(snapshot: AnySnapshot, whole: Reading) -> bool:

@@ -1,7 +1,4 @@
-"""Records the journal of one server: turns outcomes of reads, and judgements, into events.
-
-Changes of workers are in `worker_events`; those of the configuration and of the verdict are here.
-"""
+"""Records the journal of one server: turns outcomes of reads, and judgements, into events."""
 
 from __future__ import annotations
 
@@ -58,7 +55,10 @@ CHANGED = "Configuration changed: {changes}[others? , and {others:other}]."
 
 
 class Recorder:
-    """Keeps the journal of one server. Pass it every outcome of a read, in order."""
+    """Keeps the journal of one server. Pass it every outcome of a read, in order. down_since: since when (epoch
+    seconds) the server counts as down; None while it does not. loaded_at: when all workers last loaded the application
+    (epoch seconds): uWSGI's start, a full reload, or the replacement of all workers; None if that was before the first
+    reading and none has kept its first process."""
 
     def __init__(self) -> None:
         self.journal = Journal()
@@ -67,12 +67,9 @@ class Recorder:
         self._configuration = ConfigurationEvents(self.journal)
         self._before: Reading | None = None
         self._lost: list[int] = []
-        self.loaded_at: float | None = None
-        """When all workers last loaded the application (epoch seconds): uWSGI's start, a full reload, or the
-        replacement of all workers; None if that was before the first reading and none has kept its first process."""
         self._gap_seconds = 0.0
+        self.loaded_at: float | None = None
         self.down_since: float | None = None
-        """Since when (epoch seconds) the server counts as down; None while it does not."""
 
     def begin(self, time: float) -> None:
         """Record the first outcome, at this time (epoch seconds). Later calls do nothing."""
@@ -84,7 +81,9 @@ class Recorder:
         time, before = reading.time, self._before
         gap, self._gap_seconds = totals.gap_seconds - self._gap_seconds, totals.gap_seconds
         if self.down_since is not None:
-            self._up(time, before, reading)
+            away, self.down_since = duration(time - self.down_since), None
+            evidence = fill(UP_AGAIN, compare_masters(before, reading))
+            self.journal.add(time, "server_up", f"The server is up again after {away}.", evidence)
         elif before and gap > GAP_SECONDS:
             evidence = "Figures exclude this time."
             self.journal.add(time, "sampling_gap", f"There were no samples for {duration(gap)}.", evidence)
@@ -92,7 +91,9 @@ class Recorder:
         lost = [worker.lost for worker in totals.workers]
         if before:
             reloads = self.journal.counts["reload"]
-            self._workers.compare(before, reading, _growth(self._lost, lost))
+            # A new worker has lost nothing before.
+            grown = zip_longest(lost, self._lost[: len(lost)], fillvalue=0)
+            self._workers.compare(before, reading, [now - then for now, then in grown])
             if self.journal.counts["reload"] > reloads:
                 self.loaded_at = time
         else:
@@ -133,16 +134,6 @@ class Recorder:
             "reload": event.kind == "reload",
         }
         return fill(BEGAN, facts)
-
-    def _up(self, time: float, before: Reading | None, reading: Reading) -> None:
-        away, self.down_since = duration(time - (self.down_since or time)), None
-        evidence = fill(UP_AGAIN, compare_masters(before, reading))
-        self.journal.add(time, "server_up", f"The server is up again after {away}.", evidence)
-
-
-def _growth(before: Sequence[int], now: Sequence[int]) -> list[int]:
-    """How much each number has grown; a new one grows from 0."""
-    return [later - earlier for earlier, later in zip_longest(before[: len(now)], now, fillvalue=0)]
 
 
 def _sentence(words: str) -> str:
@@ -245,9 +236,7 @@ class Verdicts:
         self._judgements += 1
         worst = findings[: status != "ok"]
         code, (before, sentence_before) = next((each.code for each in worst), None), self._said
-        begin = time
-        if worst and seen is not None and code != before.code:
-            begin = seen
+        begin = seen if worst and seen is not None and code != before.code else time
         if (status, code) != (before.status, before.code):
             evidence = fill(BEFORE, {"status": before.status, "sentence": sentence_before})
             self._journal.add(begin, "verdict_changed", f"Verdict: {status}. {sentence}", evidence)

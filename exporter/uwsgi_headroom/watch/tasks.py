@@ -1,9 +1,4 @@
-"""Keeps background tasks running: restarts those that end, and finds samplers that stand still.
-
-`supervise` logs and counts each unexpected end, and restarts the task after a pause. `Progress` lets a watchdog end an
-exporter that no longer samples: after each attempt to read a server, the next one must finish within the timeout of a
-read and the longest pause, plus some time for a busy machine.
-"""
+"""Keeps background tasks running: restarts those that end, and finds samplers that stand still."""
 
 from __future__ import annotations
 
@@ -29,7 +24,8 @@ _log = logging.getLogger(__name__)
 
 
 async def supervise(name: Task, work: Callable[[], Awaitable[None]], restarts: Counter[str]) -> NoReturn:
-    """Run a task, and again whenever it ends, until cancelled. `restarts` counts its ends under `name`."""
+    """Run a task, and again whenever it ends, after a pause, until cancelled. Each end is logged, and counted in
+    `restarts` under `name`."""
     loop = asyncio.get_running_loop()
     pause, longest = RESTART_SECONDS
     while True:
@@ -48,7 +44,7 @@ async def supervise(name: Task, work: Callable[[], Awaitable[None]], restarts: C
 
 
 SLACK_SECONDS = 10.0
-"""How much longer than planned an attempt and its pause may take."""
+"""How much longer than planned an attempt and its pause may take on a busy machine."""
 
 
 class _Attempts(Struct):
@@ -60,8 +56,8 @@ class _Attempts(Struct):
 
 
 class Progress:
-    """The progress of all samplers, looked at once a turn. on_turn: called with the watches at the end of each turn in
-    which no sampler stands still."""
+    """The progress of all samplers, looked at once a turn, so that a watchdog can end an exporter that no longer
+    samples. on_turn: called with the watches at the end of each turn in which no sampler stands still."""
 
     def __init__(self, monotonic: Callable[[], float], on_turn: Callable[[Sequence[Watch]], None]) -> None:
         self._monotonic = monotonic

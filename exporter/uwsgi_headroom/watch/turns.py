@@ -51,23 +51,16 @@ class ThreadTurns:
 
     def __init__(self) -> None:
         self._began = time.monotonic()
-        self._is_given_up = threading.Event()
+        self.given_up = threading.Event()
 
     def pause_if_due(self) -> None:
-        """End the turn if it was long enough. Raises GivenUpError after `give_up`."""
+        """End the turn if it was long enough. Raises GivenUpError if nobody waits for the result any more."""
         if time.monotonic() - self._began <= _THREAD_TURN_SECONDS:
             return
-        if self.is_given_up:
+        if self.given_up.is_set():
             raise GivenUpError
         time.sleep(_THREAD_PAUSE_SECONDS)
         self._began = time.monotonic()
-
-    @property
-    def is_given_up(self) -> bool:
-        return self._is_given_up.is_set()
-
-    def give_up(self) -> None:
-        self._is_given_up.set()
 
 
 async def run_in_thread(work: Callable[[ThreadTurns], _Result]) -> _Result:
@@ -76,7 +69,7 @@ async def run_in_thread(work: Callable[[ThreadTurns], _Result]) -> _Result:
     turns = ThreadTurns()
 
     def run() -> _Result:
-        if turns.is_given_up:
+        if turns.given_up.is_set():
             raise GivenUpError
         return work(turns)
 
@@ -84,7 +77,7 @@ async def run_in_thread(work: Callable[[ThreadTurns], _Result]) -> _Result:
     try:
         return await asyncio.shield(thread)
     except asyncio.CancelledError:
-        turns.give_up()
+        turns.given_up.set()
         await asyncio.wait({thread})
         thread.cancelled() or thread.exception()  # asyncio logs an exception that nobody asked for
         raise

@@ -1,8 +1,4 @@
-"""Watches one server: turns its readings into totals, a history and a journal.
-
-Beside it stand the parts that compute something from the history now and then, rather than at each sample: those of
-`judging`, and `CodeWatch`, which looks at the lines of code of the busy threads, if that is on.
-"""
+"""Watches one server: turns its readings into totals, a history and a journal."""
 
 from __future__ import annotations
 
@@ -19,14 +15,11 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 from msgspec.structs import replace
 
 from uwsgi_headroom import source
+from uwsgi_headroom.analysis import backends
+from uwsgi_headroom.analysis.backends import BackendSlices
 from uwsgi_headroom.analysis.deploys.explanation import Side
 from uwsgi_headroom.analysis.figures import Figures, Known, compute_figures
-from uwsgi_headroom.analysis.findings import (
-    Finding,
-    collect_emperor_findings,
-    collect_findings,
-    correct_headroom,
-)
+from uwsgi_headroom.analysis.findings import Finding, collect_emperor_findings, collect_findings, correct_headroom
 from uwsgi_headroom.analysis.littles_law import compute_flow
 from uwsgi_headroom.analysis.percentiles import compute_percentiles
 from uwsgi_headroom.analysis.routes import compute_routes
@@ -48,19 +41,9 @@ from uwsgi_headroom.source import Address, ProcessOfApp
 from uwsgi_headroom.stats import EmperorSnapshot, Snapshot
 from uwsgi_headroom.store.record import Levels
 from uwsgi_headroom.uwsgi_log.log import LogBatch, UwsgiLog
+from uwsgi_headroom.watch import judging
 from uwsgi_headroom.watch.code_watch import CodeSetting, CodeWatch
 from uwsgi_headroom.watch.deploy_watch import DeployWatch
-from uwsgi_headroom.watch.judging import (
-    JUDGED_WINDOW,
-    LEAST_SECONDS,
-    BackendWatch,
-    Judge,
-    LimitHour,
-    ObjectiveWatch,
-    OtherPrograms,
-    is_whole,
-    judge_reading,
-)
 from uwsgi_headroom.watch.kept_history import MinuteCutter, find_levels
 from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.watch.pace import GAP_SECONDS, GONE, CpuBudget, LoopLag, Pace, sample
@@ -138,13 +121,14 @@ class Watch:
         self.slo = slo
         self.stuck_seconds = stuck_seconds
         self.integrals = Integrals((slo.threshold,), slo.threshold) if slo else Integrals()
-        self._objective = ObjectiveWatch(slo, self.integrals.response_times.history) if slo else None
+        self._objective = judging.ObjectiveWatch(slo, self.integrals.response_times.history) if slo else None
         self.history = History()
         self.routes = RouteHour()
         self.destinations = DestinationHour()
-        self.other_programs = OtherPrograms()
-        self.limits = LimitHour()
-        self.backends = BackendWatch()
+        self.other_programs = judging.OtherPrograms()
+        self.limits = judging.LimitHour()
+        self.backends = BackendSlices()
+        self._backend_slices = judging.NewSlices(backends.SLICE_SECONDS)
         self.recorder = Recorder()
         self.deploys = DeployWatch(self.recorder.journal, self._explain_last, self._code_of, is_restored=writer is None)
         self.writer = writer
@@ -161,7 +145,7 @@ class Watch:
         self.holds_findings = True
         self.reading: Reading | None = None
         self._lag = lag or LoopLag(self._clock.monotonic)
-        self.judge = Judge(self._find_judgeable, self._judge, self.reader, self.pace, self._clock)
+        self.judge = judging.Judge(self._find_judgeable, self._judge, self.reader, self.pace, self._clock)
         self._is_sampled = False
         self._looking: asyncio.Task[NoReturn] | None = None
         self.code: CodeWatch | None = None
@@ -313,7 +297,7 @@ class Watch:
             self.routes.of(window),
             self.stuck_seconds,
             self.outage_within(window),
-            self.backends.slices,
+            self.backends,
             self.destinations.of(window),
             self._queue_waits(window, times),
             self._code_of(window),
@@ -351,16 +335,16 @@ class Watch:
         """Return the findings about a window that ends with this reading. Of the window that alerts are about, those
         that were seen a moment before as well, unless this watch judges only once (`holds_findings`)."""
         found = collect_findings(figures)
-        if not self.holds_findings or figures.window.asked != JUDGED_WINDOW:
+        if not self.holds_findings or figures.window.asked != judging.JUDGED_WINDOW:
             return found
-        return self.recorder.hold.show(found, reading.at, reading.time, is_whole=is_whole(figures.window))
+        return self.recorder.hold.show(found, reading.at, reading.time, is_whole=judging.is_whole(figures.window))
 
     def _find_judgeable(self) -> Reading | None:
         """The last reading, if the server is up, and was for long enough."""
         reading, up_seconds = self.reading, self._clock.monotonic() - self._outage[0]
-        if reading is None or self.state != "up" or up_seconds < LEAST_SECONDS:
+        if reading is None or self.state != "up" or up_seconds < judging.LEAST_SECONDS:
             return None
-        if isinstance(reading.snapshot, Snapshot) and self.history.seconds < LEAST_SECONDS:
+        if isinstance(reading.snapshot, Snapshot) and self.history.seconds < judging.LEAST_SECONDS:
             return None
         return reading
 
@@ -368,12 +352,16 @@ class Watch:
         """Return the findings about an emperor, none about others."""
         if not isinstance(reading.snapshot, EmperorSnapshot):
             return []
-        said = self.log and self.log.record(reading.at - JUDGED_WINDOW, reading.at).messages.get("vassal_refused")
+        log = self.log and self.log.record(reading.at - judging.JUDGED_WINDOW, reading.at)
+        said = log and log.messages.get("vassal_refused")
         return collect_emperor_findings(describe_emperor(reading.snapshot, said.place if said else ""))
 
     def _judge(self, reading: Reading) -> None:
-        of_emperor = self.judge_emperor(reading)
-        judge_reading(self.recorder, self.limits, reading, self.figures(reading, (JUDGED_WINDOW,)), of_emperor)
+        for figures in self.figures(reading, (judging.JUDGED_WINDOW,)):
+            self.limits.note(reading.at, figures.headroom.limited_by)
+            judging.judge_reading(self.recorder, reading, figures)
+        if not isinstance(reading.snapshot, Snapshot):
+            self.recorder.hold.look(self.judge_emperor(reading), reading.at, reading.time, is_whole=True)
         self.deploys.judge_if_due(reading.at, reading.time)
 
     def explain(self, window: Window) -> Side:
@@ -462,26 +450,30 @@ class Watch:
         else:
             before, self.reading = self.reading, outcome
             if isinstance(outcome.snapshot, Snapshot):
-                self.integrals.add(outcome, self.pace.longest_step)
-                self.history.add(outcome.at, self.integrals.totals)
-                self._note_success(before, outcome)
-                if (requests := sum([worker.requests for worker in self.integrals.totals.workers])) != self._served[0]:
-                    self._served = requests, at
-                self.routes.add(outcome.at, self.integrals.totals.routes)
-                self.destinations.add(outcome, self.pace.longest_step)
-                self.other_programs.update(self.history)
-                if self.integrals.totals.waits:
-                    self.backends.update(self.history)
+                self._add(at, before, outcome)
         try:
-            if self.finds_log and not self.log and not isinstance(outcome, ReadError):
+            if self.finds_log and not self.log and isinstance(outcome, Reading):
                 self._find_log(outcome)
-            if self.log and not isinstance(outcome, ReadError):
+            if self.log and isinstance(outcome, Reading):
                 self.log.note(outcome)
             self._keep_journal(at, outcome)
             if self._minutes:
                 self._minutes.note(at, self._clock.epoch(), self._levels)
         except Exception as error:  # noqa: BLE001 - an error in the journal must not lose a sample
             self.reader.fault(error)
+
+    def _add(self, at: float, before: Reading | None, reading: Reading) -> None:
+        self.integrals.add(reading, self.pace.longest_step)
+        totals = self.integrals.totals
+        self.history.add(reading.at, totals)
+        self._note_success(before, reading)
+        if (requests := sum([worker.requests for worker in totals.workers])) != self._served[0]:
+            self._served = requests, at
+        self.routes.add(reading.at, totals.routes)
+        self.destinations.add(reading, self.pace.longest_step)
+        self.other_programs.update(self.history)
+        for window in self._backend_slices.take(self.history) if totals.waits else ():
+            self.backends.add(window)
 
     def _note_success(self, before: Reading | None, reading: Reading) -> None:
         """Note the end of an outage. While its stats server alone could not be read, as during a reload, the same
@@ -501,8 +493,8 @@ class Watch:
             self._minutes.finish(self._outcome_at, self._clock.epoch(), self._levels)
 
     def _levels(self) -> Levels:
-        levels = find_levels(self.reading, self.other_programs.others_follow, self.slo)
-        return replace(levels, limited_by=self.limits.at(self._outcome_at))
+        limited_by = self.limits.at(self._outcome_at)
+        return find_levels(self.reading, self.other_programs.others_follow, self.slo, limited_by)
 
     def _keep_journal(self, at: float, outcome: Reading | ReadError) -> None:
         if isinstance(outcome, Reading):

@@ -78,24 +78,16 @@ REPLACED = (
 
 
 class EndedProcess(Struct):
-    """A worker's process that ended, noticed at `time` (epoch seconds).
-
-    then, resident_bytes, kills: its slot, its memory and the count of OOM kills at the reading before.
-    """
+    """A worker's process that ended, noticed at `time` (epoch seconds). then, resident_bytes, kills: its slot, its
+    memory and the count of OOM kills at the reading before; lost: requests lost with it; recorded: whether the end is
+    in the journal."""
 
     time: float
     then: Worker
     resident_bytes: int | None = None
     kills: OomKills | None = None
     lost: int = 0
-    """Requests lost with the process."""
     recorded: bool = False
-    """Whether the end is in the journal."""
-
-    @property
-    def age(self) -> float:
-        """In seconds; 0 if it is not known when it started."""
-        return max(0.0, self.time - (self.then.last_spawn or self.time))
 
 
 class WorkerEvents:
@@ -121,15 +113,17 @@ class WorkerEvents:
         if is_reloaded(earlier, now):
             self._reload(before, reading)
             return
-        reserve: dict[bool, list[int]] = {True: [], False: []}
+        ended: list[int] = []
+        spawned: list[int] = []
         for then, worker, requests in zip(earlier.workers, now.workers, lost, strict=False):
             if then.in_reserve != worker.in_reserve:
-                reserve[worker.in_reserve].append(worker.worker_id)
+                (ended if worker.in_reserve else spawned).append(worker.worker_id)
                 self._away.pop(worker.worker_id, None)
                 self._pending.pop(worker.worker_id, None)
             elif not then.in_reserve:
                 self._compare_worker(then, worker, before, reading, requests)
-        self._cheaper(reserve, now, reading.time)
+        self._cheaper("cheaper_down", "ended", ended, now, reading.time)
+        self._cheaper("cheaper_up", "spawned", spawned, now, reading.time)
 
     def _reload(self, before: Reading, reading: Reading) -> None:
         self._away, self._pending, self._replaced = {}, {}, {}
@@ -167,11 +161,9 @@ class WorkerEvents:
         if end.kills and not host.off:
             kills = self._read_kills(host.master_pid or reading.snapshot.pid)
         cause, evidence = find_cause(end, now, getattr(host.setup, "options", None), kills)
-        facts: Facts = {"worker": now.worker_id, "ended": _ENDS[cause][0], "lost": end.lost or None}
+        title = fill(LOST, {"worker": now.worker_id, "ended": _ENDS[cause][0], "lost": end.lost or None})
         count = max(1, (now.respawns or 0) - (end.then.respawns or 0))
-        self._journal.add(
-            end.time, "worker_ended", fill(LOST, facts), evidence, workers=(now.worker_id,), cause=cause, count=count
-        )
+        self._journal.add(end.time, "worker_ended", title, evidence, workers=(now.worker_id,), cause=cause, count=count)
         if cause == "unknown" and not end.lost:
             self._note_replaced(now.worker_id, reading)
 
@@ -196,17 +188,12 @@ class WorkerEvents:
         self._journal.add(reading.time, "reload", title, evidence, since=began)
         times.clear()
 
-    def _cheaper(self, reserve: dict[bool, list[int]], now: Snapshot, time: float) -> None:
-        up = sum(not worker.in_reserve for worker in now.workers)
-        evidence = f"{up} of {len(now.workers)} workers are up."
-        kinds: tuple[tuple[Kind, str, list[int]], ...] = (
-            ("cheaper_down", "ended", reserve[True]),
-            ("cheaper_up", "spawned", reserve[False]),
-        )
-        for kind, did, workers in kinds:
-            if workers:
-                title = f"Cheaper mode {did} {numbered('worker', workers)}."
-                self._journal.add(time, kind, title, evidence, workers=workers)
+    def _cheaper(self, kind: Kind, did: str, workers: Sequence[int], now: Snapshot, time: float) -> None:
+        if workers:
+            up = sum(not worker.in_reserve for worker in now.workers)
+            evidence = f"{up} of {len(now.workers)} workers are up."
+            title = f"Cheaper mode {did} {numbered('worker', workers)}."
+            self._journal.add(time, kind, title, evidence, workers=workers)
 
 
 _RECYCLING = ("max_requests", "max_worker_lifetime", "reload_on_rss", "evil_reload_on_rss")
@@ -226,10 +213,9 @@ def find_load(reading: Reading) -> tuple[float, float, bool] | None:
     if start := find_start(reading):
         return start, start, True
     setup = reading.host.setup
-    if setup is None or any(getattr(setup.options, limit) for limit in _RECYCLING):
-        return None
     spawns = sorted(float(worker.last_spawn or 0) for worker in workers if not worker.in_reserve)
-    if not spawns or not spawns[0] or any(b - a > CHAIN_SECONDS for a, b in pairwise(spawns)):
+    is_recycled = setup is None or any(getattr(setup.options, limit) for limit in _RECYCLING)
+    if is_recycled or not spawns or not spawns[0] or any(b - a > CHAIN_SECONDS for a, b in pairwise(spawns)):
         return None
     return spawns[0], spawns[-1], False
 
@@ -245,7 +231,8 @@ def compare_masters(before: Reading | None, reading: Reading) -> Facts:
 def find_cause(ended: EndedProcess, now: Worker, options: Options | None, kills: OomKills | None) -> tuple[Cause, str]:
     """The likely cause, and the evidence as a sentence. now: its slot when the end was counted; options: None if
     unknown; kills: the counts of OOM kills now."""
-    then, age, size, limits = ended.then, ended.age, ended.resident_bytes or 0, options or Options()
+    then, size, limits = ended.then, ended.resident_bytes or 0, options or Options()
+    age = max(0.0, ended.time - (then.last_spawn or ended.time))  # 0 if it is not known when it started
     served, killed = _count_served(then, now), _find_killed(ended.kills, kills)
     most, oldest = limits.max_requests, limits.max_worker_lifetime
     largest = limits.reload_on_rss or limits.evil_reload_on_rss

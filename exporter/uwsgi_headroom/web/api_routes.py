@@ -25,7 +25,7 @@ from uwsgi_headroom.watch.turns import run_in_thread
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.web import bounds, request_values
 from uwsgi_headroom.web.metrics_route import fleet_state
-from uwsgi_headroom.web.request_values import RefusedError, register_text_convertor
+from uwsgi_headroom.web.request_values import RefusedError
 from uwsgi_headroom.web.shared_builds import Body, BuildKind, EventStreams, SharedBuilds
 
 HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Vary": "Accept-Encoding"}
@@ -54,7 +54,6 @@ _COMPARED_SECONDS = 5.0
 
 def routes(fleet: Fleet, streams: EventStreams, builds: SharedBuilds) -> list[Route]:
     """Make all routes under /api/v2/, and what answers under /api/v1/."""
-    register_text_convertor()
     api = _Api(fleet, streams, builds)
     endpoints = {
         "/api/v2/servers": api.servers,
@@ -66,11 +65,6 @@ def routes(fleet: Fleet, streams: EventStreams, builds: SharedBuilds) -> list[Ro
         "/api/v1/{rest:anything}": api.ended,
     }
     return [Route(path, endpoint) for path, endpoint in endpoints.items()]
-
-
-def refuse(error: RefusedError) -> Response:
-    body = msgspec.json.encode(schema.Problem(error=str(error)))
-    return Response(body, error.status, {**HEADERS, **error.headers}, "application/json")
 
 
 class _Api:

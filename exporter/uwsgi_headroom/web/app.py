@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import msgspec
 from starlette.applications import Starlette
+from starlette.convertors import register_url_convertor
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from uwsgi_headroom.documents.schema import Problem
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.web import api_routes, live_page, metrics_route, runbook_pages
 from uwsgi_headroom.web.host_check import HostCheck, HostPolicy
-from uwsgi_headroom.web.request_values import RefusedError
+from uwsgi_headroom.web.request_values import RefusedError, TextConvertor
 from uwsgi_headroom.web.shared_builds import EventStreams, SharedBuilds
 
 _REDIRECTS = {"/metrics/": "/metrics", "/runbooks": "/runbooks/"}
@@ -26,6 +29,7 @@ def create_application(
 ) -> Starlette:
     """Make the ASGI application of a fleet, for the host names that `hosts` allows. Close `streams` and `builds` before
     shutdown."""
+    register_url_convertor("anything", TextConvertor())
     builds = builds or SharedBuilds(fleet.clock, lambda: fleet.reload)
 
     async def alive(_request: Request) -> Response:
@@ -54,7 +58,8 @@ def create_application(
 async def _refuse(request: Request, error: Exception) -> Response:
     assert isinstance(error, RefusedError)
     if request.url.path.startswith("/api/"):
-        return api_routes.refuse(error)
+        body = msgspec.json.encode(Problem(error=str(error)))
+        return Response(body, error.status, {**api_routes.HEADERS, **error.headers}, "application/json")
     headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", **error.headers}
     return PlainTextResponse(f"{error}\n", error.status, headers)
 

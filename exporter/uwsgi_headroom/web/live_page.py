@@ -29,7 +29,6 @@ from uwsgi_headroom.watch.observation import NotWatched
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.web.api_routes import DOCUMENTS
 from uwsgi_headroom.web.metrics_route import fleet_state
-from uwsgi_headroom.web.request_values import register_text_convertor
 from uwsgi_headroom.web.shared_builds import Body, SharedBuilds
 from uwsgi_headroom.words.states import SERVER_STATES
 from uwsgi_headroom.words.template import Facts, fill
@@ -82,7 +81,6 @@ MEDIA_TYPE = "text/html; charset=utf-8"
 
 def routes(fleet: Fleet, builds: SharedBuilds) -> list[Route]:
     """Make the routes: `/`, a page for each server, and static files."""
-    register_text_convertor()
 
     async def show(
         request: Request, key: Hashable, state: Callable[[], object], shown: list[Watch], count: int, *, alone: bool
@@ -104,7 +102,9 @@ def routes(fleet: Fleet, builds: SharedBuilds) -> list[Route]:
         watches, name = fleet.watches(), request.path_params["name"]
         watch = next((watch for watch in watches if watch.name == name), None)
         if watch is None:
-            return HTMLResponse(_encode(render_missing(name)), 404, HEADERS)
+            missing = f'There is no server <b>{escape(name)}</b> now. <a href="/">All servers</a>'
+            body = f"<main><h1>uwsgi-headroom</h1><p>{missing}</p></main>"
+            return HTMLResponse(_encode(render_document("uwsgi-headroom", body)), 404, HEADERS)
         state = lambda: (watch.reader.attempts, len(watches))  # noqa: E731
         return await show(request, ("page", watch), state, [watch], len(watches), alone=True)
 
@@ -166,13 +166,7 @@ def render_document(title: str, body: str, styles: Sequence[str] = ()) -> str:
     return f"{_head(title, more)}<body>{body}</body></html>\n"
 
 
-def render_missing(name: str) -> str:
-    sentence = f'There is no server <b>{escape(name)}</b> now. <a href="/">All servers</a>'
-    return render_document("uwsgi-headroom", f"<main><h1>uwsgi-headroom</h1><p>{sentence}</p></main>")
-
-
 def _head(title: str, more: str = "") -> str:
-    """Write the beginning of a page. more: elements of its head."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'

@@ -8,7 +8,7 @@ is looked at. So all refusals of targets are the same, whether the target exists
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from urllib.parse import parse_qsl
 
 from prometheus_client.metrics_core import Metric
@@ -22,14 +22,12 @@ from uwsgi_headroom.metrics.exposition import END, OPENMETRICS, TEXT, render_fam
 from uwsgi_headroom.metrics.family import label_set, make_family
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.observation import Observation
-from uwsgi_headroom.watch.probed import NoPlaceError, ProbedServers
+from uwsgi_headroom.watch.probed import NoPlaceError
 from uwsgi_headroom.watch.turns import Turns
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.web import bounds
 from uwsgi_headroom.web.request_values import RefusedError, accepts_openmetrics
 from uwsgi_headroom.web.shared_builds import BuildKind, SharedBuilds
-
-_Endpoint = Callable[[Request], Awaitable[Response]]
 
 _SCRAPES = BuildKind("scrapes", rest=0.0, most=bounds.MOST_SCRAPES, seconds=1.0)
 _PROBES = BuildKind("probes", rest=0.0, most=bounds.MOST_SCRAPES, seconds=1.0)
@@ -52,16 +50,7 @@ _PROBE_HEADERS = {"Cache-Control": "no-store", **_NO_SNIFF}
 
 def routes(fleet: Fleet, builds: SharedBuilds) -> list[Route]:
     """Make the routes; that of probes only if they are configured."""
-    metrics = Route("/metrics", _serve_all(fleet, builds))
-    return [metrics, Route("/probe", _serve_probe(fleet, fleet.probed, builds))] if fleet.probed else [metrics]
 
-
-def fleet_state(fleet: Fleet) -> Callable[[], object]:
-    """What changes with every reading of any server, and with the list of servers."""
-    return lambda: [(watch.name, watch.reader.attempts) for watch in fleet.watches()]
-
-
-def _serve_all(fleet: Fleet, builds: SharedBuilds) -> _Endpoint:
     async def metrics(request: Request) -> Response:
         openmetrics = accepts_openmetrics(request.headers.get("accept", ""))
 
@@ -72,7 +61,15 @@ def _serve_all(fleet: Fleet, builds: SharedBuilds) -> _Endpoint:
         key, headers = ("metrics", openmetrics), _headers(openmetrics=openmetrics)
         return await builds.respond(request, _SCRAPES, key, fleet_state(fleet), make, headers)
 
-    return metrics
+    async def probe(request: Request) -> Response:
+        return await _probe(request, fleet, builds)
+
+    return [Route("/metrics", metrics), *([Route("/probe", probe)] if fleet.probed else [])]
+
+
+def fleet_state(fleet: Fleet) -> Callable[[], object]:
+    """What changes with every reading of any server, and with the list of servers."""
+    return lambda: [(watch.name, watch.reader.attempts) for watch in fleet.watches()]
 
 
 async def _render_all(fleet: Fleet, observations: Sequence[Observation], *, openmetrics: bool) -> bytes:
@@ -94,30 +91,27 @@ async def _render_all(fleet: Fleet, observations: Sequence[Observation], *, open
         return await render(rendered)
 
 
-def _serve_probe(fleet: Fleet, probed: ProbedServers, builds: SharedBuilds) -> _Endpoint:
-    async def probe(request: Request) -> Response:
-        try:
-            watch = probed.find(_target(request.url.query), fleet.watches())
-        except NoPlaceError as error:
-            return PlainTextResponse(f"{error}\n", 503, {**_PROBE_HEADERS, "Retry-After": str(_RETRY_SECONDS)})
-        if watch is None:
-            raise RefusedError(403, _NOT_ALLOWED)
-        openmetrics = accepts_openmetrics(request.headers.get("accept", ""))
-        began = time.monotonic()
-        await fleet.wait_for_first([watch], _FIRST_SECONDS)
-        seconds = time.monotonic() - began
+async def _probe(request: Request, fleet: Fleet, builds: SharedBuilds) -> Response:
+    assert fleet.probed
+    try:
+        watch = fleet.probed.find(_target(request.url.query), fleet.watches())
+    except NoPlaceError as error:
+        return PlainTextResponse(f"{error}\n", 503, {**_PROBE_HEADERS, "Retry-After": str(_RETRY_SECONDS)})
+    if watch is None:
+        raise RefusedError(403, _NOT_ALLOWED)
+    openmetrics = accepts_openmetrics(request.headers.get("accept", ""))
+    began = time.monotonic()
+    await fleet.wait_for_first([watch], _FIRST_SECONDS)
+    seconds = time.monotonic() - began
 
-        async def make() -> bytes:
-            return await _render_one(fleet, watch, seconds, openmetrics=openmetrics)
+    async def make() -> bytes:
+        return await _render_one(fleet, watch, seconds, openmetrics=openmetrics)
 
-        key, headers = ("probe", watch, openmetrics), {**_PROBE_HEADERS, **_headers(openmetrics=openmetrics)}
-        return await builds.respond(request, _PROBES, key, lambda: watch.reader.attempts, make, headers)
-
-    return probe
+    key, headers = ("probe", watch, openmetrics), {**_PROBE_HEADERS, **_headers(openmetrics=openmetrics)}
+    return await builds.respond(request, _PROBES, key, lambda: watch.reader.attempts, make, headers)
 
 
 def _target(query: str) -> str:
-    """Return the value of the only parameter, `target`. Raises RefusedError."""
     try:
         parameters = parse_qsl(query, keep_blank_values=True, strict_parsing=True, max_num_fields=1)
     except ValueError:
@@ -128,7 +122,6 @@ def _target(query: str) -> str:
 
 
 async def _render_one(fleet: Fleet, watch: Watch, seconds: float, *, openmetrics: bool) -> bytes:
-    """Render one target. An internal error is the target's failure."""
     observation = watch.observe(fleet.settings.windows)
     try:
         return await _render(_probe_families(observation, seconds), openmetrics=openmetrics)

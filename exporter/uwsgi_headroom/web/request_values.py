@@ -1,15 +1,12 @@
 """Parses what a request asks for: query parameters, whose errors say what is allowed, and the formats and encodings
 that a client accepts; compresses responses accordingly.
-
-Also registers a path parameter for any text, because names of servers may contain slashes and newlines.
 """
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Iterator, Sequence
 
-from starlette.convertors import Convertor, register_url_convertor
+from starlette.convertors import PathConvertor
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -92,24 +89,10 @@ def parse_setting_list(request: Request, name: str) -> tuple[Setting, ...]:
         raise RefusedError(400, f"{name}: {error}") from None
 
 
-class _TextConvertor(Convertor[str]):
-    """Starlette's `path` convertor, newlines included."""
+class TextConvertor(PathConvertor):
+    """Starlette's `path` convertor, newlines included, because names of servers may contain them."""
 
     regex = r"[\s\S]*"
-
-    def convert(self, value: str) -> str:
-        return value
-
-    def to_string(self, value: str) -> str:
-        return value
-
-
-def register_text_convertor() -> None:
-    register_url_convertor("anything", _TextConvertor())
-
-
-GZIP_LEVEL = 1
-"""Level 6 makes a response a fifth smaller but costs three times the CPU: too much beside a busy server."""
 
 
 def accepts_openmetrics(header: str) -> bool:
@@ -141,11 +124,6 @@ class PiecewiseResponse(Response):
             piece = bytes(self.body[start : start + bounds.PIECE_BYTES])
             is_last = start + bounds.PIECE_BYTES >= len(self.body)
             await send({"type": "http.response.body", "body": piece, "more_body": not is_last})
-
-
-def compress(body: bytes) -> bytes:
-    """Compress with gzip; equal bodies give equal bytes."""
-    return gzip.compress(body, GZIP_LEVEL, mtime=0)
 
 
 def _parse_header(header: str) -> Iterator[tuple[str, dict[str, str]]]:

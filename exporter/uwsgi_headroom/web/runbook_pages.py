@@ -60,11 +60,18 @@ def is_typeable(value: str) -> bool:
 
 def fill_code(code: str, language: str, values: Values) -> str:
     """Write the HTML of a command or a query, with placeholders filled in, or marked if they have no value."""
+    return _rewrite(code, PLACEHOLDER, lambda match: _fill(match, language, values), escape)
+
+
+def _rewrite(
+    text: str, pattern: re.Pattern[str], write: Callable[[re.Match[str]], str], plain: Callable[[str], str]
+) -> str:
+    """Write the HTML of a text: of what matches a pattern, and of the plain text between."""
     html, end = [], 0
-    for match in PLACEHOLDER.finditer(code):
-        html += [escape(code[end : match.start()]), _fill(match, language, values)]
+    for match in pattern.finditer(text):
+        html += [plain(text[end : match.start()]), write(match)]
         end = match.end()
-    return "".join([*html, escape(code[end:])])
+    return "".join([*html, plain(text[end:])])
 
 
 def _fill(match: re.Match[str], language: str, values: Values) -> str:
@@ -183,16 +190,14 @@ def render_blocks(text: str, target: Target) -> str:
 
 def render_inline(text: str, target: Target) -> str:
     """Render text without blocks to HTML. Raises UnknownMarkdownError."""
-    html, end = [], 0
-    for match in _INLINE.finditer(text):
-        html.append(_plain(text[end : match.start()]))
+
+    def write(match: re.Match[str]) -> str:
         code, label, name = match.groups()
         if name:
-            html.append(f'<a href="{escape(target.address(name))}">{_plain(label)}</a>')
-        else:
-            html.append(f"<code>{fill_code(code, '', target.values)}</code>")
-        end = match.end()
-    return "".join([*html, _plain(text[end:])])
+            return f'<a href="{escape(target.address(name))}">{_plain(label)}</a>'
+        return f"<code>{fill_code(code, '', target.values)}</code>"
+
+    return _rewrite(text, _INLINE, write, _plain)
 
 
 def _plain(text: str) -> str:
@@ -370,7 +375,6 @@ def render_runbook(runbook: Runbook, target: Target, missing: str = "") -> str:
 
 
 def _describe(target: Target, needed: set[str], title: str) -> str:
-    """Write the server of the commands, the placeholders without a value, and the workers to choose from."""
     parts = [f"<p>Commands are filled in for <b>{escape(target.name)}</b>. Run them on its host, as root.</p>"]
     unknown = needed - target.values.keys()
     if "WORKER_PID" in needed and target.workers:
@@ -399,7 +403,6 @@ def _choice(target: Target, title: str) -> str:
 
 
 def _placeholders(needed: set[str], missing: str) -> str:
-    """Write the placeholders that the reader must fill in, and why."""
     why = f"There is no server <b>{escape(missing)}</b> now. " if missing else ""
     rows = "".join(f"<li><mark>{name}</mark>: {_meaning(name)}." for name in MEANINGS if name in needed)
     return (
@@ -413,7 +416,6 @@ def _meaning(name: str) -> str:
 
 
 def _page(title: str, target: Target, body: str, *links: tuple[str, str]) -> str:
-    """Write a page. title, body: HTML; links: the text and URL of more links above it."""
     named = [("All servers", "/"), *links]
     if target.name:
         named.insert(0, (target.name, live_page.path(target.name)))

@@ -8,11 +8,10 @@ only one colour for both.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Colour:
+class Colour(NamedTuple):
     """A colour as `#rrggbb`, on light and on dark grounds."""
 
     light: str

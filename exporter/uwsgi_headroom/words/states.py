@@ -7,13 +7,12 @@ sign stands beside every colour, so that colour alone says nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from uwsgi_headroom.words.colours import BACKENDS, PALETTE, Colour
 
 
-@dataclass(frozen=True, slots=True)
-class WaitWords:
+class WaitWords(NamedTuple):
     """What a thread with a request does.
 
     does: as what the thread does; name: as a part of the time of a request; short: as `name`, for narrow columns;
@@ -63,10 +62,9 @@ def name_activity(state: str, address: str = "", how: str = "") -> str:
     return _PARTICIPLES.get(state, WAITS[state].does.replace("waits", "waiting", 1))
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """A limit of the load. outcome: what happens when it is reached, as a clause; colour: the name of one, for
-    `find_colour`: where requests wait at the limit, that of the state in which they do."""
+class Limit(NamedTuple):
+    """A limit of the load. outcome: what happens when it is reached, as a clause; colour: the name of one in COLOURS:
+    where requests wait at the limit, that of the state in which they do."""
 
     name: str
     short: str
@@ -88,18 +86,14 @@ LIMITS: Mapping[str, Limit] = {
 }
 
 
-def list_colours() -> dict[str, Colour]:
-    waits = {f"wait-{code.replace('_', '-')}": state.colour for code, state in WAITS.items()}
-    named = {f"wait-named-{number}": colour for number, colour in enumerate(BACKENDS)}
-    return {**PALETTE, **waits, **named}
+COLOURS: Mapping[str, Colour] = {
+    **PALETTE,
+    **{f"wait-{code.replace('_', '-')}": state.colour for code, state in WAITS.items()},
+    **{f"wait-named-{number}": colour for number, colour in enumerate(BACKENDS)},
+}
 
 
-def find_colour(name: str) -> Colour:
-    return list_colours()[name]
-
-
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(NamedTuple):
     """A status of a server or the severity of a finding. word: in capitals, which are an alarm without colour."""
 
     sign: str
@@ -128,9 +122,6 @@ SERVER_STATES: Mapping[str, tuple[str, str]] = {
 }
 """Sign and name. The last two are states of the page: its reader paused it, or the exporter does not answer."""
 
-DOWN_STYLE = "bold reverse red"
-"""The terminal's style of a server that is down."""
-
 
 _ENDED = (
     "If uWSGI has ended, clients get errors: a web server in front answers 502.",
@@ -148,15 +139,16 @@ _ELSEWHERE = (
     "Give the exporter the address of uWSGI's `stats` option: `uwsgi-headroom discover` prints it.",
 )
 
-_LOADS = (
-    "Requests wait in the listen queue until uWSGI has loaded its application.",
-    "Wait until uWSGI has loaded its application. If that takes longer than usual, read the end of its log.",
-)
-_REMOVED = (
-    "uWSGI most likely serves requests: only the socket file of its statistics was removed.",
-    "Reload uWSGI when it suits you: that creates the file again. Find out what removed it.",
-)
-STILL_RUNS: Mapping[str, tuple[str, str]] = {"refused": _LOADS, "not_found": _REMOVED}
+STILL_RUNS: Mapping[str, tuple[str, str]] = {
+    "refused": (
+        "Requests wait in the listen queue until uWSGI has loaded its application.",
+        "Wait until uWSGI has loaded its application. If that takes longer than usual, read the end of its log.",
+    ),
+    "not_found": (
+        "uWSGI most likely serves requests: only the socket file of its statistics was removed.",
+        "Reload uWSGI when it suits you: that creates the file again. Find out what removed it.",
+    ),
+}
 """The same as FAILURES has, if the process that served the stats still runs."""
 
 DAMAGED = (
@@ -198,8 +190,7 @@ FAILURES: Mapping[str, tuple[str, str]] = {
 """What a failed read means for users, and what to do about it, by its reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerState:
+class WorkerState(NamedTuple):
     """A state of a worker. short: in at most seven letters; narrow: in at most five, as uwsgitop has them; sign: for
     a worker that takes no requests; terminal: the colour that uwsgitop uses."""
 
@@ -223,8 +214,7 @@ WORKERS: Mapping[str, WorkerState] = {
 """A worker in cheaper mode's reserve is not a problem, so it has not the sign of one."""
 
 
-@dataclass(frozen=True, slots=True)
-class EventLook:
+class EventLook(NamedTuple):
     """How an event looks. tone: a colour in the palette, from which follows how severe it is; terminal: the style."""
 
     tone: str
@@ -244,8 +234,7 @@ EVENTS: Mapping[str, EventLook] = {
 """The other kinds look plain."""
 
 
-@dataclass(frozen=True, slots=True)
-class JudgementWords:
+class JudgementWords(NamedTuple):
     """A report's judgement. answer: to whether there is a problem; service: on a service; urgency: of a
     recommendation; colour: a name in the palette."""
 

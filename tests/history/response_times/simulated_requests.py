@@ -162,7 +162,7 @@ def simulate(load, seed, *, settle=15.0, seconds=75.0, rate=5.0):
         joined = at > 0 and at - before <= max(3.0, 3 / rate)
         recorder.add(reading(at, NOTHING, HostFacts()), sample, completed, joined=joined)
         if at in (0.0, recorder.history.ended) and recorder.totals:
-            ends[at] = recorder.totals.copy(), [len(thread.times) for each in workers for thread in each.threads]
+            ends[at] = replace(recorder.totals), [len(thread.times) for each in workers for thread in each.threads]
         before = at
         at += (1 + 0.2 * (2 * chance.random() - 1)) / rate
         while silent := [until for end, until in silences if end <= at < until]:

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.history.response_times.simulated_requests import Load, simulate
-from tests.support.promql import histogram_quantile
 from tests.support.windows import by_share
+from tools.bench.accuracy.percentiles import histogram_quantile
 from uwsgi_headroom.analysis.percentiles import compute_percentiles
 from uwsgi_headroom.history.response_times.bins import BUCKET_BOUNDS, SHORTEST
 

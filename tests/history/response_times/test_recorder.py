@@ -221,7 +221,7 @@ def test_totals_never_decrease(seed):
 
 def test_a_copy_stays():
     recorded = Recorded().serve(10).sample(24)
-    copy = recorded.totals.copy()
+    copy = replace(recorded.totals)
     recorded.serve(10).sample(24)
     assert (copy.requests, recorded.totals.requests) == (10, 20)
     assert (copy.count_up_to(3600.0), recorded.totals.count_up_to(3600.0)) == (10, 20)

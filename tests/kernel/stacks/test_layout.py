@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from msgspec.structs import fields
 
 from tests.kernel.stacks.pythons import find_python, planted_stacks
 from uwsgi_headroom.kernel.stacks.layout import DEBUG_BYTES, LAYOUTS, Layout, Version, find_runtime, read_debug_offsets
@@ -70,8 +69,7 @@ _HEADERS = "import sysconfig; print(sysconfig.get_path('include'))"
 
 def ask_compiler(headers: Path, version: Version) -> Layout:
     """The offsets that a C program prints which is compiled with these headers."""
-    asked = {field.name: _question(field.name, version) for field in fields(Layout)}
-    known = {name: question for name, question in asked.items() if question}
+    known = {name: question for name in _FIELDS if (question := _question(name, version))}
     program = _PROGRAM.format(
         form=" ".join(["%zu"] * len(known)), values=", ".join(f"(size_t){question}" for question in known.values())
     )
@@ -80,8 +78,7 @@ def ask_compiler(headers: Path, version: Version) -> Layout:
         source.write_text(program)
         subprocess.run(["cc", "-w", f"-I{headers}", f"-I{headers}/internal", "-o", made, source], check=True)
         answer = subprocess.run([made], check=True, capture_output=True, text=True).stdout
-    numbers = dict(zip(known, map(int, answer.split()), strict=True))
-    return Layout(**{name: numbers.get(name) for name in asked})
+    return dict(zip(known, map(int, answer.split()), strict=True))
 
 
 def _question(name: str, version: Version) -> str | None:

@@ -17,7 +17,7 @@ from tests.kernel.contained import started
 from tests.kernel.stacks.pythons import MINORS, PROGRAM, find_python, planted_stacks
 from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom.kernel.stacks.layout import NoRuntimeError, find_runtime
-from uwsgi_headroom.kernel.stacks.looks import Choice, choose_frame, is_application
+from uwsgi_headroom.kernel.stacks.looks import choose_frame, is_application
 from uwsgi_headroom.kernel.stacks.reader import (
     LONGEST_NAME,
     LONGEST_PATH,
@@ -253,11 +253,11 @@ def test_the_first_frame_of_the_application():
         frame(f"{PACKAGES}/psycopg2/extras.py", "execute"),
     )
     stack = [reads, executes, orders, frame(f"{PACKAGES}/flask/app.py", "dispatch"), view]
-    assert choose_frame(stack) == Choice(orders, "psycopg2 execute")
-    assert choose_frame([frame("/usr/lib/python3.11/queue.py", "get"), view]) == Choice(view, "queue get")
-    assert choose_frame(stack[2:]) == Choice(orders, "")
-    assert choose_frame(stack, ("/srv/shop/v",)) == Choice(view, "flask dispatch")
-    assert choose_frame(stack[:2]) == Choice(stack[0], "")
+    assert choose_frame(stack) == (orders, "psycopg2 execute")
+    assert choose_frame([frame("/usr/lib/python3.11/queue.py", "get"), view]) == (view, "queue get")
+    assert choose_frame(stack[2:]) == (orders, "")
+    assert choose_frame(stack, ("/srv/shop/v",)) == (view, "flask dispatch")
+    assert choose_frame(stack[:2]) == (stack[0], "")
     assert choose_frame([]) is None
 
 

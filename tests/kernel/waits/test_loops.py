@@ -8,7 +8,6 @@ from tests.kernel.waits.test_sampler import IDLE, MEMORY, SLEEPS, line_of, of_x8
 from tests.support.clock import MovableClock
 from tests.support.simulated_server import Server
 from uwsgi_headroom.kernel.waits import descriptors, loops, worker_threads
-from uwsgi_headroom.kernel.waits.memory import Generation
 from uwsgi_headroom.kernel.waits.sampler import WaitSampler, WaitSetting
 from uwsgi_headroom.kernel.waits.system_calls import Blocked
 from uwsgi_headroom.record import Blocker, LoopUse, Options, Setup
@@ -32,7 +31,7 @@ class Watched:
         self.switches = 0
         self.cpu = 1.0
         self.looked: list[int] = []
-        monkeypatch.setattr(worker_threads, "read_generation", lambda _: Generation(1000, 2000, 3000))
+        monkeypatch.setattr(worker_threads, "read_generation", lambda _: (1000, 2000, 3000))
         monkeypatch.setattr(worker_threads, "read_memory_map", lambda _: MEMORY)
         monkeypatch.setattr(worker_threads, "list_threads", lambda pid: [pid])
         monkeypatch.setattr(worker_threads, "read_system_call", self._read)

@@ -21,9 +21,9 @@ from tests.support.clock import MovableClock
 from tests.support.simulated_server import Server
 from uwsgi_headroom.kernel.aside import Direct, PausedError
 from uwsgi_headroom.kernel.waits import descriptors, holders, locks, memory, sampler, worker_threads
-from uwsgi_headroom.kernel.waits.memory import Generation, MemoryMap
+from uwsgi_headroom.kernel.waits.memory import MemoryMap
 from uwsgi_headroom.kernel.waits.sampler import WaitSampler, WaitSetting
-from uwsgi_headroom.kernel.waits.system_calls import Blocked, find_calls
+from uwsgi_headroom.kernel.waits.system_calls import CALLS, Blocked
 from uwsgi_headroom.kernel.waits.thread_wait import GAP_SOCKET
 from uwsgi_headroom.kernel.waits.worker_threads import WorkerThreads
 from uwsgi_headroom.record import Destination, LockHolder, LockUse, Options, Setup, Waits
@@ -44,7 +44,7 @@ SEMAPHORE: Blocked = (202, (0x9000, 0x189, 0, 0, 0, 0, 0x7FFF0000))
 ELSEWHERE: Blocked = (POLL, (0x900000, 1, 30_000, 0, 0, 0, 0))
 """A poll of an array that is not on the stack."""
 
-needs_known_calls = pytest.mark.skipif(not find_calls(), reason="the system calls of this architecture are not known")
+needs_known_calls = pytest.mark.skipif(not CALLS, reason="the system calls of this architecture are not known")
 of_x86_64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="in the numbers of x86-64's system calls")
 pytestmark = [of_x86_64, pytest.mark.usefixtures("patient")]
 
@@ -72,10 +72,11 @@ def samples(of: WaitSampler, hands: MovableClock, server: Server, times: int, se
 @pytest.fixture
 def machine(monkeypatch):
     """Sets what threads of made-up processes are blocked in: those of P with N threads are 1000 P to 1000 P + N - 1."""
-    monkeypatch.setattr(worker_threads, "read_generation", lambda pid: Generation(1000, 2000, 3000))
+    monkeypatch.setattr(worker_threads, "read_generation", lambda pid: (1000, 2000, 3000))
     monkeypatch.setattr(worker_threads, "read_memory_map", lambda _: MEMORY)
     monkeypatch.setattr(worker_threads, "list_threads", lambda pid: list(range(1000 * pid, 1000 * pid + 16)))
-    monkeypatch.setattr(worker_threads.procfs, "read_state", lambda *_: b"")  # the PID may be a real one
+    # The PID may be a real one.
+    monkeypatch.setattr(worker_threads.procfs, "read_state", lambda _, thread=None: b"S" * (thread is None))
 
     def set_calls(call: Callable[[int, int], object]) -> None:
         monkeypatch.setattr(worker_threads, "read_system_call", lambda pid, thread: line_of(call(pid, thread)))
@@ -172,9 +173,9 @@ def test_workers_that_there_is_no_time_for_are_unknown(machine, monkeypatch):
     hands = MovableClock()
     machine(by_place)
 
-    def slow(pid: int) -> Generation:
+    def slow(pid: int) -> tuple[int, ...]:
         hands.move(0.006)
-        return Generation(1000, 2000, 3000)
+        return 1000, 2000, 3000
 
     monkeypatch.setattr(worker_threads, "read_generation", slow)
     of = WaitSampler(WaitSetting(), hands.clock.monotonic)
@@ -187,7 +188,7 @@ def test_workers_that_there_is_no_time_for_are_unknown(machine, monkeypatch):
 def test_memory_maps_are_read_rarely(machine, monkeypatch):
     machine(by_place)
     read: list[int] = []
-    monkeypatch.setattr(worker_threads, "read_generation", lambda pid: Generation(pid, 0, 0))
+    monkeypatch.setattr(worker_threads, "read_generation", lambda pid: (pid, 0, 0))
     monkeypatch.setattr(worker_threads, "read_memory_map", lambda pid: read.append(pid) or MEMORY)
     (of, hands), server = sampler_after(0), busy_server(1)
     for pid in range(500, 530):
@@ -248,7 +249,7 @@ def test_threads_that_want_the_lock_of_an_idle_worker(machine, monkeypatch, call
 
 
 GONE = [FileNotFoundError(errno.ENOENT, "gone"), ProcessLookupError(errno.ESRCH, "gone")]
-REASONS = [*GONE, OSError(errno.EIO, "broken"), ValueError("odd")]
+REASONS = [*GONE, OSError(errno.EIO, "broken")]
 
 
 @pytest.mark.parametrize("errors", [REASONS, [PermissionError(errno.EPERM, "no")]])
@@ -259,7 +260,9 @@ def test_threads_may_end_at_any_moment(machine, errors):
     def call(pid: int, thread: int) -> object:
         if chance.random() < 0.2:
             raise chance.choice(errors)
-        return chance.choice([SLEEPS, LOCKED, IDLE, WAITS_FOR_LOCK, "running", "outside", (232, (3, 0, 1, 0, 0, 0))])
+        return chance.choice(
+            [SLEEPS, LOCKED, IDLE, WAITS_FOR_LOCK, "running", "odd", "outside", (232, (3, 0, 1, 0, 0, 0))]
+        )
 
     machine(call)
     of = WaitSampler(WaitSetting(backends={"*:5432": "postgres"}), hands.clock.monotonic, chance)
@@ -285,7 +288,7 @@ def test_why_it_is_off(monkeypatch):
     asynchronous = Setup(Options(), None, "async", None, None)
     assert "one thread" in (sampled(WaitSampler(WaitSetting()), server, asynchronous).off or "")
     assert "stats-no-cores" in (sampled(WaitSampler(WaitSetting()), replace(server, cores=False)).off or "")
-    monkeypatch.setattr(sampler, "find_calls", dict)
+    monkeypatch.setattr(sampler, "CALLS", {})
     assert "architecture" in (sampled(WaitSampler(WaitSetting()), server).off or "")
     assert WaitSampler(sampler.OFF).sample(1, server.read(1.0).snapshot, {}, None) is None
 
@@ -358,7 +361,7 @@ def test_threads_in_service_that_are_not_found_are_unknown(machine):
 def test_socket_timeout_of_a_worker(machine, options, timeout):
     """uWSGI's own default holds only where all of its options were read, and none of them sets another."""
     machine(lambda *_: SLEEPS)
-    threads = WorkerThreads(find_calls(), read_pollfds=False, chance=random.Random(1))
+    threads = WorkerThreads(WaitSetting(), random.Random(1))
     at = threads.find(busy_server(1).read(1.0).snapshot.workers[0], os.getpid(), None, options)
     assert at.process.socket_timeout == timeout
 

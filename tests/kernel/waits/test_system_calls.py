@@ -11,7 +11,7 @@ from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.waits import schedules, system_calls
 from uwsgi_headroom.kernel.waits.schedules import LEAST_SECONDS, Naps, RunDelays
-from uwsgi_headroom.kernel.waits.system_calls import find_calls, parse_system_call, read_system_call
+from uwsgi_headroom.kernel.waits.system_calls import CALLS, find_calls, parse_system_call, read_system_call
 
 
 @pytest.mark.parametrize("column", [1, 2])
@@ -58,14 +58,13 @@ def test_odd_contents_are_a_value_error(monkeypatch, content):
 
 
 def test_a_real_thread():
-    calls = find_calls()
     readable, writable = os.pipe()
     thread = threading.Thread(target=os.read, args=(readable, 1), daemon=True)  # a failed test ends
     thread.start()
 
     def call() -> object:
         found = parse_system_call(read_system_call(os.getpid(), thread.native_id or 0))
-        return isinstance(found, tuple) and found[1][0] == readable and calls[found[0]]
+        return isinstance(found, tuple) and found[1][0] == readable and CALLS[found[0]]
 
     wait_until(lambda: call() == "descriptor", what="the thread to block")
     os.write(writable, b"x")

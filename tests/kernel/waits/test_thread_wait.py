@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from uwsgi_headroom.kernel.waits import descriptors, system_calls, thread_wait
-from uwsgi_headroom.kernel.waits.descriptors import Epolls, Polled
+from uwsgi_headroom.kernel.waits.descriptors import Polled
 from uwsgi_headroom.kernel.waits.memory import MemoryMap
 from uwsgi_headroom.kernel.waits.peers import Peer, Peers
 from uwsgi_headroom.kernel.waits.system_calls import find_calls
@@ -28,9 +28,13 @@ MEMORY = MemoryMap(True, ((0x1000, 0x2000, "python"), (0x2000, 0x3000, "uwsgi"))
 NUMBERS = {name: row[1] for name, row in system_calls._KINDS.items()} | {"openat": 257}
 
 
+@pytest.fixture(autouse=True)
+def of_x86_64(monkeypatch):
+    monkeypatch.setattr(thread_wait, "CALLS", find_calls("x86_64"))
+
+
 def process(**changes: object) -> Process:
-    of = {"pid": PID, "calls": find_calls("x86_64"), "memory": MEMORY, "epolls": Epolls()}
-    return Process(**(of | {"socket_timeout": 4, "read_pollfds": False} | changes))
+    return Process(**({"pid": PID, "memory": MEMORY, "socket_timeout": 4, "read_pollfds": False} | changes))
 
 
 def classified(name: str, *arguments: int, of: Process | None = None) -> Wait:
@@ -114,7 +118,7 @@ def test_running_and_outside():
     assert classify(process(), PID, "running").result == "running"
     assert classify(process(), PID, "outside").result == "other"
     # Another call of a thread that waits for the end of another one may wait for a third one.
-    assert not thread_wait.is_lasting(classified("futex", HEAP, 0x109, 4711), process(), (NUMBERS["futex"], ()))
+    assert not thread_wait.is_lasting(classified("futex", HEAP, 0x109, 4711), (NUMBERS["futex"], ()))
 
 
 def test_timeouts_of_polls():
@@ -211,9 +215,9 @@ def test_sockets_in_an_epoll_set():
             epoll.register(watched)
         found = classified("epoll_wait", epoll.fileno())
         assert (found.unread, found.epoll) == (True, epoll.fileno())
-        assert not classified("epoll_wait", epoll.fileno(), of=process(epolls=Epolls(too_large=True))).unread
+        assert not classified("epoll_wait", epoll.fileno(), of=process(has_large_set=True)).unread
         assert descriptors.list_sockets_in_epoll(PID, epoll.fileno())[0] == (os.fstat(left.fileno()).st_ino,)
-        idle = process(epolls=Epolls({epoll.fileno()}))
+        idle = process(idle_sets={epoll.fileno()})
         assert classified("epoll_wait", epoll.fileno(), of=idle).result == "idle"
     os.close(near)
     os.close(far)

@@ -105,6 +105,6 @@ def alternately(*bodies: bytes) -> Body:
     return lambda number: bodies[number % len(bodies)]
 
 
-def padded(size: int, body: bytes = GOOD) -> bytes:
+def padded(size: int) -> bytes:
     """A document padded with spaces to `size` bytes."""
-    return body + b" " * (size - len(body))
+    return GOOD.ljust(size)

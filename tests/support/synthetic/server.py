@@ -31,7 +31,7 @@ _SATURATED = 0.98
 QUEUE = "/run/a.sock"
 
 
-def make_review_data(history: History, *, partial: bool = False, problems: tuple[str, ...] = ()) -> ReviewData:
+def make_review_data(history: History) -> ReviewData:
     """The whole history in quarters of an hour, without an error of measurement."""
     return ReviewData(
         servers=tuple(
@@ -41,8 +41,6 @@ def make_review_data(history: History, *, partial: bool = False, problems: tuple
         until=history.until,
         source=f"synthetic history, seed {history.seed}",
         time_zone=history.zone,
-        problems=problems,
-        partial=partial,
     )
 
 

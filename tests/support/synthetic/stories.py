@@ -31,9 +31,9 @@ def interrupted(days: float = 30.0) -> History:
     return History(services=(service,), days=days)
 
 
-def young(hours: float = 1.0) -> History:
+def young() -> History:
     """Too little history for any forecast: the last hour before 15:00 on a Friday."""
-    return History(services=(replace(STORY, name="young"),), days=hours / 24, until=UNTIL - 57 * 3600)
+    return History(services=(replace(STORY, name="young"),), days=1 / 24, until=UNTIL - 57 * 3600)
 
 
 def quarter() -> History:

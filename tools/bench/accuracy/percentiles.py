@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import time
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tests.support.promql import histogram_quantile
 from tests.support.real_uwsgi import uwsgi
 from tools.bench.accuracy.generator import APP, Case, Load, Record, generator
 from tools.bench.accuracy.scrapes import Scrape, exporting, first_reading
@@ -91,6 +91,17 @@ def _judge_quantile(rate: int, scrape: Scrape, share: float, truth: float) -> It
     ours = histogram_quantile(share, BUCKET_BOUNDS, counts, scrape.value("uwsgi_response_time_seconds_count"))
     target = None if truth < FINE else FAR
     yield within(f"{rate}/s p{100 * share:g} by PromQL", ours, truth, target, "", " ms", 1000)
+
+
+def histogram_quantile(share: float, bounds: Sequence[float], counts: Sequence[float], total: float) -> float:
+    """PromQL's `histogram_quantile`: the requests of a bucket are spread evenly over it. counts: up to each of the
+    finite bounds, ascending; total: of all requests. Of those above the last bound, nothing but the bound is known."""
+    rank = share * total
+    place = bisect_left(counts, rank)
+    if place == len(counts):
+        return bounds[-1]
+    low, below = (bounds[place - 1], counts[place - 1]) if place else (0.0, 0.0)
+    return low + (bounds[place] - low) * (rank - below) / (counts[place] - below)
 
 
 def _judge_percentile(rate: int, ours: Any, truth: float, other: float) -> Line:

@@ -42,11 +42,11 @@ def as_root() -> str | None:
     return "it needs root" if os.geteuid() else needs(servers=("nginx",))()
 
 
-def _server(client: str, beside: str, processes: int = 2, threads: int = 4) -> Server:
+def _server(client: str, beside: str, threads: int = 4) -> Server:
     """Lazy applications, as their clients' guides ask for: each worker has its own connections."""
     options = ("--pythonpath", "{clients}", "--env", f"CLIENT={client}")
     lazy = () if client == "django" else ("--lazy-apps",)  # Django's creates its table once
-    return Server(processes, threads, (*options, *lazy), app=REAL_APP, beside=(beside,))
+    return Server(2, threads, (*options, *lazy), app=REAL_APP, beside=(beside,))
 
 
 ROWS = (

@@ -4,7 +4,7 @@ load explains.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import ceil, copysign
 
 from msgspec import Struct
@@ -72,20 +72,19 @@ class Side(Struct, frozen=True):
 def list_parts(before: Side, after: Side) -> tuple[DeployPart, ...]:
     """What a mean request spends its time on, the part that changed most first; empty if it is not known."""
     functions = _find_functions(before), _find_functions(after)
-    parts = _compare(_find_parts(before.window), _find_parts(after.window))
-    return tuple(_name_function(part, *functions) for part in parts)
+    return tuple(_name_function(part, *functions) for part in _compare(*map(_find_parts, (before, after))))
 
 
 def list_routes(before: Side, after: Side) -> tuple[DeployPart, ...]:
     """By how much each route adds to the time of a mean request; empty where routes are off."""
+    return _compare(*map(_find_routes, (before, after)))
 
-    def find(side: Side) -> dict[str, float]:
-        time = compute_flow(side.window).response_time
-        if side.routes is None or time is None:
-            return {}
-        return {route: time * side.routes.share(route) for route in side.routes.threads}
 
-    return _compare(find(before), find(after))
+def _find_routes(side: Side) -> dict[str, float]:
+    time = compute_flow(side.window).response_time
+    if side.routes is None or time is None:
+        return {}
+    return {route: time * side.routes.share(route) for route in side.routes.threads}
 
 
 def _compare(before: dict[str, float], after: dict[str, float]) -> tuple[DeployPart, ...]:
@@ -95,9 +94,9 @@ def _compare(before: dict[str, float], after: dict[str, float]) -> tuple[DeployP
     return tuple(sorted(parts, key=lambda part: -abs(part.growth)))
 
 
-def _find_parts(window: Window) -> dict[str, float]:
+def _find_parts(side: Side) -> dict[str, float]:
     """Seconds of a mean request, by the name of what it waits for; of backends, by their own names."""
-    waits = compute_waits(window, compute_flow(window))
+    waits = compute_waits(side.window, compute_flow(side.window))
     if waits is None or waits.per_request is None:
         return {}
     parts = {WAITS[state].name: seconds for state, seconds in waits.per_request.items()}
@@ -162,10 +161,8 @@ def expect_time(before: Window, after: Window) -> float:
     return max(0.1, factor)
 
 
-def name_growth(parts: Sequence[DeployPart], change: float, most: int = 3) -> list[DeployPart]:
-    """The parts that make up a change of so many seconds, most first: those that are at least a tenth of it."""
-    return [part for part in parts if part.growth * change > 0 and abs(part.growth) >= 0.1 * abs(change)][:most]
-
+_NAMED, _MOST_NAMED = 0.1, 3
+"""The least share of a change that a part makes which is named, and how many are."""
 
 _NOTED = 0.01
 """The least part of a request's time by which the load alone is said to change it."""
@@ -254,21 +251,16 @@ def _describe_change(change: DeployChange, judgement: Judgement, parts: Sequence
     if change.subject in _PLAIN:
         return fill(_PLAIN[change.subject], facts)
     low, high = sorted((abs(change.low), abs(change.high)))
-    return fill(
-        SPENT,
-        {
-            **facts,
-            "size": abs(change.after / change.before - 1),
-            "word": _WORDS[change.state, change.subject],
-            "low": percent(low).removesuffix(" %"),
-            "high": high,
-            "why": _REASONS[change.subject](change, judgement, parts),
-        },
-    )
+    explain = _explain_time if change.subject == "time" else _name_cpu
+    facts |= {"size": abs(change.after / change.before - 1), "word": _WORDS[change.state, change.subject]}
+    facts |= {"low": percent(low).removesuffix(" %"), "high": high, "why": explain(change, judgement, parts)}
+    return fill(SPENT, facts)
 
 
 def _explain_time(change: DeployChange, judgement: Judgement, parts: Sequence[DeployPart]) -> str:
-    reasons = [", ".join(fill(PART, _describe(part)) for part in name_growth(parts, change.after - change.before))]
+    grown = change.after - change.before
+    named = [part for part in parts if part.growth * grown > 0 and abs(part.growth) >= _NAMED * abs(grown)]
+    reasons = [", ".join(fill(PART, _describe(part)) for part in named[:_MOST_NAMED])]
     if abs(judgement.expected - 1) >= _NOTED:
         reasons.append(f"load alone would make {signed_duration((judgement.expected - 1) * change.before)}")
     return "; ".join(filter(None, reasons))
@@ -286,12 +278,6 @@ def _name_cpu(change: DeployChange, judgement: Judgement, parts: Sequence[Deploy
     grown = (part for part in parts if part.name == WAITS["cpu"].name and part.function)
     found = (part for part in grown if part.growth * (change.after - change.before) > 0)
     return "".join(fill("`{function}` {of_function}", _describe(part)) for part in found)
-
-
-_REASONS: Mapping[Subject, Callable[[DeployChange, Judgement, Sequence[DeployPart]], str]] = {
-    "time": _explain_time,
-    "cpu": _name_cpu,
-}
 
 
 def describe_usual(usual: UsualTime, judgement: Judgement) -> str:

@@ -214,12 +214,8 @@ def judge(before: Sides, after: Sides, expected: float = 1.0, *, overloaded: boo
     judgement = replace(judgement, bound=bound, needed=None if needed == inf else round(needed))
     if not is_like_load(before, after) and after.requests >= FEWEST_REQUESTS and after.seconds >= LEAST_AFTER:
         factor = ratio(after.load, before.load) or inf
-        facts: Facts = {
-            "less": factor < 1 and f"{100 * factor:.0f} %",
-            "times": f"{factor:.1f}",
-            "most": f"{LIKE_LOAD:g}",
-        }
-        return replace(judgement, status="unknown", reason=fill(UNLIKE, facts))
+        facts: Facts = {"less": factor < 1 and f"{100 * factor:.0f} %", "times": f"{factor:.1f}"}
+        return replace(judgement, status="unknown", reason=fill(UNLIKE, facts | {"most": f"{LIKE_LOAD:g}"}))
     if bound is not None and any(change.state == "better" for change in changes):
         return replace(judgement, status="better")
     if bound is not None and bound <= ENOUGH:
@@ -254,22 +250,21 @@ def _judge_subject(subject: Subject, before: Sides, after: Sides, expected: floa
     boundary = find_boundary(difference.information, _TUNED_REQUESTS, ERRORS[subject])
     margin = from_normal(boundary, difference.freedom) * difference.error  # of the estimate, at all looks together
     low, high = difference.estimate - margin, difference.estimate + margin
-    state: Outcome = "unclear"
+    write: Callable[[float], float] = expm1  # of a logarithm
     if subject == "errors":
-        least = max(SMALLEST[subject], (_MORE_ERRORS - 1) * one.ratio)
-        if low > 0 and difference.estimate >= least:
+        more, less, write = 0.0, 0.0, float
+        least_worse, least_better = max(SMALLEST[subject], (_MORE_ERRORS - 1) * one.ratio), SMALLEST[subject]
+    else:
+        allowed = log(expected) * (subject == "time")
+        more, less = max(0.0, allowed), min(0.0, allowed)
+        least_worse = least_better = log(1 + SMALLEST[subject])
+    state: Outcome = "unclear"
+    if subject == "errors" or is_like_load(before, after):
+        if low > more and difference.estimate - more >= least_worse:
             state = "worse"
-        elif high < 0 and -difference.estimate >= SMALLEST[subject]:
+        elif high < less and less - difference.estimate >= least_better:
             state = "better"
-        return DeployChange(subject, one.ratio, other.ratio, low, high, state)
-    least, allowed = log(1 + SMALLEST[subject]), log(expected) * (subject == "time")
-    more, less = max(0.0, allowed), min(0.0, allowed)
-    if is_like_load(before, after):
-        if low > more and difference.estimate - more >= least:
-            state = "worse"
-        elif high < less and less - difference.estimate >= least:
-            state = "better"
-    return DeployChange(subject, one.ratio, other.ratio, expm1(low), expm1(high), state)
+    return DeployChange(subject, one.ratio, other.ratio, write(low), write(high), state)
 
 
 def _judge_memory(before: Sides, after: Sides) -> DeployChange | None:

@@ -46,12 +46,13 @@ _CORRELATED, _STILL_CORRELATED = 1.0, 0.5
 batches): at first, and where they have been joined before. Where some was found, more is likely."""
 
 
-class Residuals(Struct, frozen=True):
+class _Residuals:
     """The residuals of a side. squares: their sum of squares; correlation: of neighbours."""
 
-    count: int
-    squares: float
-    correlation: float
+    def __init__(self, residuals: Sequence[float]) -> None:
+        self.count = len(residuals)
+        self.squares = fsum([residual * residual for residual in residuals])
+        self.correlation = ratio(fsum(map(mul, residuals, residuals[1:])), self.squares) or 0.0
 
 
 class Amounts:
@@ -64,21 +65,7 @@ class Amounts:
         self.weight = fsum([weight for _, weight in pairs])
         self.ratio = ratio(fsum([amount for amount, _ in pairs]), self.weight) or 0.0
         unit = (relative and self.ratio) or 1.0
-        self._last = [(amount - self.ratio * weight) / unit for amount, weight in pairs]
-        self._joined = [_describe(self._last)]
-
-    def residuals(self, doublings: int) -> Residuals:
-        """The residuals after neighbours were joined two by two so often. A last one is left out."""
-        while len(self._joined) <= doublings:
-            self._last = [one + other for one, other in zip(self._last[::2], self._last[1::2], strict=False)]
-            self._joined.append(_describe(self._last))
-        return self._joined[doublings]
-
-
-def _describe(residuals: Sequence[float]) -> Residuals:
-    squares = fsum([residual * residual for residual in residuals])
-    products = fsum(map(mul, residuals, residuals[1:]))
-    return Residuals(len(residuals), squares, ratio(products, squares) or 0.0)
+        self.residuals = [(amount - self.ratio * weight) / unit for amount, weight in pairs]
 
 
 class Difference(Struct, frozen=True):
@@ -107,8 +94,7 @@ def compare(before: Amounts | None, after: Amounts | None) -> Difference | None:
     if before is None or after is None or (before.relative and min(before.ratio, after.ratio) <= 0):
         return None
     sides = before, after
-    doublings, correlation = _find_doublings(sides)
-    residuals = [side.residuals(doublings) for side in sides]
+    residuals, joined, correlation = _join(sides)
     counts = [each.count for each in residuals]
     if min(counts) < FEWEST_BATCHES:
         return None
@@ -126,17 +112,18 @@ def compare(before: Amounts | None, after: Amounts | None) -> Difference | None:
     if before.relative:
         estimate = log(after.ratio / before.ratio)
     freedom = ratio(fsum(variances) ** 2, below) or sum(counts) - 2.0
-    return Difference(before, after, estimate, (variances[0], variances[1]), freedom, joined=2**doublings)
+    return Difference(before, after, estimate, (variances[0], variances[1]), freedom, joined)
 
 
-def _find_doublings(sides: Sequence[Amounts]) -> tuple[int, float]:
-    """How often batches are joined, and the correlation of neighbours that is left."""
-    doublings = 0
+def _join(sides: Sequence[Amounts]) -> tuple[list[_Residuals], int, float]:
+    """The residuals of joined batches, of how many each is, and the correlation of neighbours that is left."""
+    rows, joined = [side.residuals for side in sides], 1
     while True:
-        residuals = [each for side in sides if (each := side.residuals(doublings)).squares > 0]
-        count = sum(each.count for each in residuals)
+        residuals = list(map(_Residuals, rows))
+        count = sum(each.count for each in residuals if each.squares)
         # Each side by its own variance, lest the one that is spread more decides alone.
         correlation = fsum([each.count * each.correlation for each in residuals]) / max(1, count)
-        if correlation * sqrt(count) <= (_STILL_CORRELATED if doublings else _CORRELATED):
-            return doublings, max(0.0, correlation)
-        doublings += 1
+        if correlation * sqrt(count) <= (_CORRELATED if joined == 1 else _STILL_CORRELATED):
+            return residuals, joined, max(0.0, correlation)
+        rows = [[one + other for one, other in zip(row[::2], row[1::2], strict=False)] for row in rows]
+        joined *= 2

@@ -34,15 +34,13 @@ from uwsgi_headroom.analysis.findings import (
     workers,
 )
 from uwsgi_headroom.analysis.findings.diagnosis import find_harm
-from uwsgi_headroom.analysis.findings.evenness import COSTLY
 from uwsgi_headroom.analysis.findings.hold import Held, Hold
 from uwsgi_headroom.analysis.findings.kind import SEVERITIES, Finding, Kind, Severity, first_act
-from uwsgi_headroom.analysis.findings.queue import WAITED
+from uwsgi_headroom.analysis.findings.parts import collect_emperor_findings
 from uwsgi_headroom.analysis.littles_law import is_standing
 from uwsgi_headroom.analysis.shortages import mostly_sleeps, tries_again
 from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.analysis.worker_states import find_without_application
-from uwsgi_headroom.record import EmperorRecord
 
 Rule = Callable[[Figures], Iterable[Finding]]
 
@@ -115,12 +113,8 @@ def _is_said(finding: Finding, others: Sequence[Finding]) -> bool:
     """Whether another finding says it with its cause; or it is harmless, and may be a symptom of any other."""
     if finding.code == "unevenness_harmless":
         return any(each.severity != "info" for each in others)
-    causes = [each for each in others if each.kind and finding.code in each.kind.replaces and each.clause]
+    causes = [each for each in others if finding.code in each.kind.replaces and each.clause]
     return any(SEVERITIES.index(each.severity) <= SEVERITIES.index(finding.severity) for each in causes)
-
-
-def collect_emperor_findings(record: EmperorRecord) -> list[Finding]:
-    return list(parts.find_of_emperor(record))
 
 
 _LIMITING = [
@@ -152,9 +146,7 @@ def correct_headroom(figures: Figures) -> Figures:
     factor = min(known, default=None)
     if factor is None or (is_standing(figures.flow) and factor > 1 / REACHED):
         return replace(figures, headroom=rank_limits(idle=(*room.by_limit, *room.far, *room.idle), other=other))
-    name: Limit = "other"
-    if cause and cause.kind.limits == "lock":
-        name = "lock"
+    name: Limit = "lock" if cause and cause.kind.limits == "lock" else "other"
     far = tuple(limit for limit in room.far if limit != name)
     left = rank_limits({**room.by_limit, name: factor}, order, far=far, idle=room.idle, other=other)
     usable, usable_first = room.usable, room.usable_first
@@ -163,8 +155,14 @@ def correct_headroom(figures: Figures) -> Figures:
     return replace(figures, headroom=replace(left, usable=usable, usable_first=usable_first))
 
 
+LEAST_WAITING = 2.0
+"""With so many threads in a backend that runs one command at a time, on average, all but one wait for their turn."""
+
+
 def _find_cause(figures: Figures) -> Finding | None:
-    known = {"lock": "lock" not in figures.headroom.by_limit, "turns": _wait_for_turns(figures)}
+    main = list_main(figures.destinations)
+    turns = len(main) == 1 and is_one_at_a_time(main[0]) and main[0].threads >= LEAST_WAITING
+    known = {"lock": "lock" not in figures.headroom.by_limit, "turns": turns}
     return diagnosis.find_cause(each for rule in _LIMITING for each in rule(figures) if _limits(each, known))
 
 
@@ -174,27 +172,17 @@ def _limits(finding: Finding, known: Mapping[str, bool]) -> bool:
     return known.get(when, when != "") and (finding.severity != "info" or when in ("always", "turns"))
 
 
-LEAST_WAITING = 2.0
-"""With so many threads in a backend that runs one command at a time, on average, all but one wait for their turn."""
-
-
-def _wait_for_turns(figures: Figures) -> bool:
-    """Whether threads mostly wait for one backend that runs one command at a time."""
-    main = list_main(figures.destinations)
-    return len(main) == 1 and is_one_at_a_time(main[0]) and main[0].threads >= LEAST_WAITING
-
-
 def _describe_errors(figures: Figures) -> str:
     """Why requests that take little now would take more without their errors, as a clause; empty if most are well."""
     accepting, without = find_without_application(figures.server) or ([], [])
     if figures.server.empty_seconds >= causes.EMPTY * figures.window.seconds:
         return "clients that send no whole request hold threads"
-    window, least = figures.window, MOSTLY * figures.flow.completed or inf
+    least = MOSTLY * figures.flow.completed or inf
     if without and len(accepting) == len(without):
         return "uWSGI answers every request with an error"
-    if (window.unanswered or 0) >= least:
+    if (figures.window.unanswered or 0) >= least:
         return "uWSGI closes most requests without a response"
-    return "most requests raise exceptions" * (window.exceptions - clients.count_left(figures) >= least)
+    return "most requests raise exceptions" * (clients.count_raised(figures) >= least)
 
 
 def _compute_factor(figures: Figures, cause: Finding) -> Iterator[float]:
@@ -207,12 +195,10 @@ def _compute_factor(figures: Figures, cause: Finding) -> Iterator[float]:
 
 
 __all__ = [
-    "COSTLY",
     "OTHER_LIMITS",
     "ROWS",
     "RUNBOOKS",
     "SEVERITIES",
-    "WAITED",
     "Finding",
     "Held",
     "Hold",

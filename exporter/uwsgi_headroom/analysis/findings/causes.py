@@ -7,7 +7,7 @@ request and holds a lock meanwhile; if that process is stopped, no other takes a
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 
 from msgspec.structs import replace
@@ -21,7 +21,7 @@ from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.recycling import find_recycled_together, find_recycling
 from uwsgi_headroom.analysis.littles_law import STANDING, shows_a_limit, waits_beside_free
 from uwsgi_headroom.analysis.log_words import ENDS, LOG, STARTS
-from uwsgi_headroom.analysis.settings import DEFAULT_MERCY
+from uwsgi_headroom.analysis.setting_facts import DEFAULT_MERCY
 from uwsgi_headroom.analysis.shortages import lacks_cpu
 from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.analysis.worker_states import (
@@ -40,9 +40,9 @@ from uwsgi_headroom.record import WorkerRecord
 from uwsgi_headroom.words.states import name_activity
 from uwsgi_headroom.words.template import Facts, Private
 
-HANGS = 10.0
+HANGS, FOREVER = 10.0, ("backend", "dns", "lock", "pipe")
 """Seconds after its spawn from which on a worker that accepts nothing hangs. Raise it for an application whose import
-takes longer."""
+takes longer. And the states of a wait that may have no end."""
 
 LOADING_SECONDS, LOADING_PART, FULL = 2.0, 0.25, 0.2
 """For so many seconds, and this part of the time, workers were loading while all threads were busy for the last."""
@@ -298,23 +298,19 @@ def find(figures: Figures) -> Iterator[Finding]:
 
 def _silent(figures: Figures) -> Iterator[Finding]:
     silence, empty = figures.server.silence, figures.server.empty_seconds
-    if silence is None:
-        if empty >= EMPTY * figures.window.seconds > 0:
-            yield UNFINISHED.found(figures, empty=empty, since="")
-        return
-    since = time.strftime("%H:%M:%S", time.localtime(silence.since))
-    if silence.reason == "empty":
-        yield UNFINISHED.found(figures, since=since, empty=0.0)
-        return
-    yield MASTER_SILENT.found(
-        figures,
-        since=since,
-        changes=Private(silence.changes or None),
-        stopped=silence.is_stopped,
-        why=Private(silence.why),
-        resume=Private(f"`kill -CONT {silence.pid}`", "`kill -CONT`"),
-        wchan=Private(f"`/proc/{silence.pid}/wchan`", "its `wchan`"),
-    )
+    since = silence is not None and time.strftime("%H:%M:%S", time.localtime(silence.since))
+    if silence and silence.reason != "empty":
+        yield MASTER_SILENT.found(
+            figures,
+            since=since,
+            changes=Private(silence.changes or None),
+            stopped=silence.is_stopped,
+            why=Private(silence.why),
+            resume=Private(f"`kill -CONT {silence.pid}`", "`kill -CONT`"),
+            wchan=Private(f"`/proc/{silence.pid}/wchan`", "its `wchan`"),
+        )
+    elif silence or empty >= EMPTY * figures.window.seconds > 0:
+        yield UNFINISHED.found(figures, empty=empty, since=since)
 
 
 def _stands(figures: Figures) -> bool:
@@ -334,16 +330,13 @@ def _reload_waits(figures: Figures) -> Iterator[Finding]:
     found, options = figures.reload_wait, figures.server.setup.options
     if found is None:
         return
-    ids = [worker.worker_id for worker in found.left]
     yield RELOAD_WAITS.found(
         figures,
+        found,
         worse=_stands(figures),
-        ids=ids,
-        gone=found.gone,
-        away=found.away,
-        oldest=found.oldest,
+        ids=[worker.worker_id for worker in found.left],
         mercy=options.worker_reload_mercy or (options.complete and DEFAULT_MERCY) or None,
-        calls=see_calls(figures.server, ids[0]),
+        calls=see_calls(figures.server, found.left[0].worker_id),
         end=end(figures.server, found.left),
         requests=sum(len(worker.ages) for worker in found.left),
     )
@@ -355,8 +348,7 @@ def _ending(figures: Figures) -> Iterator[Finding]:
     requests = sum(len(worker.ages) for worker in ending)
     oldest = max((age or 0.0 for worker in ending for age in worker.ages.values()), default=0.0)
     waits = _stands(figures)
-    is_felt = oldest >= LONG_RELOAD or (waits and not requests)
-    if not ending or figures.reload_wait or not is_felt:
+    if not ending or figures.reload_wait or (oldest < LONG_RELOAD and (requests or not waits)):
         return
     ids = [worker.worker_id for worker in ending]
     limits = {f"`{worker.ending.replace('_', '-')}`" for worker in ending if worker.ending}
@@ -374,10 +366,10 @@ def _ending(figures: Figures) -> Iterator[Finding]:
 
 
 def _scaling_slowly(figures: Figures) -> Iterator[Finding]:
-    """Cheaper mode that starts workers when requests already wait, of an application that is slow to load."""
     window, workers = figures.window, figures.server.workers
     seconds, observed = window.starting_seconds or 0.0, window.observed_seconds
-    if not scales(figures) or starts_on_demand(figures.server.setup.options) or any(map(_hangs, workers)):
+    hang = any(each.start_wait and each.start_wait.state in FOREVER for each in _find_hanging(workers))
+    if not scales(figures) or starts_on_demand(figures.server.setup.options) or hang:
         return
     are_busy = window.full_seconds >= FULL * observed and shows_a_limit(figures.flow)
     if seconds < max(LOADING_SECONDS, LOADING_PART * observed) or not are_busy:
@@ -392,11 +384,6 @@ def _scaling_slowly(figures: Figures) -> Iterator[Finding]:
         count=dict(settings).get("cheaper"),
         settings=settings,
     )
-
-
-def _hangs(worker: WorkerRecord) -> bool:
-    wait = worker.start_wait
-    return (worker.starting or 0.0) >= HANGS and wait is not None and wait.state in ("backend", "dns", "lock", "pipe")
 
 
 def _find_hanging(workers: Sequence[WorkerRecord]) -> list[WorkerRecord]:
@@ -428,9 +415,8 @@ def _missing(figures: Figures) -> Iterator[Finding]:
         return  # that finding says it
     if not figures.window.is_counted:  # nor is it known what uWSGI has noticed
         ended, missing = [], absent
-    longer = _find_away_for_long(figures, absent)
     facts: Facts = {"ids": absent, "ended": len(ended) or None, "missing": len(missing) or None}
-    if longer:
+    if longer := _find_away_for_long(figures, absent):
         yield MISSING.found(figures, facts, worse=longer == len(workers))
     else:
         yield MISSING_FOR_A_MOMENT.found(figures, facts)
@@ -451,23 +437,24 @@ def _find_away_for_long(figures: Figures, absent: Sequence[int]) -> int:
 
 
 def find_idle(figures: Figures) -> Iterator[Finding]:
-    """The finding about workers that are idle while requests wait, or else about workers that are stopped."""
-    stopped = [worker for worker in figures.server.workers if worker.is_stopped and not worker.ended]
-    resume = Private(kill("CONT", stopped), "`kill -CONT`")
-    facts: Facts = {"ids": [worker.worker_id for worker in stopped], "resume": resume}
-    if waits_beside_free(figures.window, figures.flow) and _is_unexplained(figures):
-        idle, observed = figures.window.idle_queue_seconds or 0.0, figures.window.observed_seconds
-        measured: Facts = {"idle": idle, "observed": observed, "part": idle / observed}
+    stopped, window = [each for each in figures.server.workers if each.is_stopped and not each.ended], figures.window
+    facts: Facts = {"ids": [worker.worker_id for worker in stopped], "resume": _resume(stopped)}
+    if waits_beside_free(window, figures.flow) and _is_unexplained(figures):
+        idle, observed = window.idle_queue_seconds or 0.0, window.observed_seconds
+        facts |= {"idle": idle, "observed": observed, "part": idle / observed}
+        every = [worker.worker_id for worker in figures.workers]
         if figures.server.accept_lock_holder is not None:
-            yield _held(figures, figures.server.accept_lock_holder, measured)
+            yield _held(figures, figures.server.accept_lock_holder, facts)
         elif stopped:
-            yield IDLE_AND_STOPPED.found(figures, facts | measured)
-        elif figures.window.is_counted or not _find_away_for_long(
-            figures, [each.worker_id for each in figures.workers]
-        ):
-            yield ACCEPT_NOTHING.found(figures, measured)  # new workers may still load the application
+            yield IDLE_AND_STOPPED.found(figures, facts)
+        elif window.is_counted or not _find_away_for_long(figures, every):
+            yield ACCEPT_NOTHING.found(figures, facts)  # new workers may still load the application
     elif stopped:
         yield WORKERS_STOPPED.found(figures, facts, all=len(stopped) == len(figures.server.workers))
+
+
+def _resume(workers: Iterable[WorkerRecord]) -> Private:
+    return Private(kill("CONT", workers), "`kill -CONT`")
 
 
 def _held(figures: Figures, pid: int, facts: Facts) -> Finding:
@@ -478,8 +465,7 @@ def _held(figures: Figures, pid: int, facts: Facts) -> Finding:
         return HOLDER_GONE.found(figures, facts)
     facts |= {"holder": worker.worker_id}
     if worker.is_stopped:
-        resume = Private(kill("CONT", [worker]), "`kill -CONT`")
-        return HOLDER_STOPPED.found(figures, facts, resume=resume, worker_id=worker.worker_id)
+        return HOLDER_STOPPED.found(figures, facts, resume=_resume([worker]), worker_id=worker.worker_id)
     end_it = Private(kill("KILL", [worker]), "`kill -KILL`")
     return HOLDER_ACCEPTS_NOTHING.found(figures, facts, kill=end_it, worker_id=worker.worker_id)
 

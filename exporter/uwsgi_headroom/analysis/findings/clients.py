@@ -20,7 +20,7 @@ from uwsgi_headroom.analysis.findings.log import PROVEN, UNPROVEN
 from uwsgi_headroom.analysis.littles_law import ratio, shows_a_limit
 from uwsgi_headroom.analysis.log_words import LOG
 from uwsgi_headroom.analysis.percentiles import find_percentile
-from uwsgi_headroom.analysis.settings import DEFAULT_HTTP_TIMEOUT
+from uwsgi_headroom.analysis.setting_facts import DEFAULT_HTTP_TIMEOUT
 from uwsgi_headroom.analysis.wait_states import MOSTLY, MOSTLY_FILES, list_ages
 from uwsgi_headroom.analysis.worker_states import ASYNC, name_slots, see_calls
 from uwsgi_headroom.history.counts import sum_if_all_known
@@ -256,12 +256,11 @@ def find_left(figures: Figures) -> Iterator[Finding]:
     (unread, unwritten), flow = _count_errors(figures), figures.flow
     ages, left = [age or 0.0 for worker in figures.server.workers for age in worker.ages.values()], figures.server.left
     patience = next(iter(left[len(left) // 2 :]), 0.0)
-    if ages and len(left) >= max(LEFT[0], len(ages)):
-        takes = max(flow.response_time or 0.0, 2 * sum(ages) / len(ages))  # half of a request is over, on average
-        if takes > patience:
-            late: Facts = {"takes": takes, "patience": patience, "calls": see_calls(figures.server)}
-            yield ALL_LEFT.found(figures, late, left=len(left), serving=len(ages))
-            return
+    takes = max(flow.response_time or 0.0, 2 * sum(ages) / max(1, len(ages)))  # half of a request is over, on average
+    if ages and len(left) >= max(LEFT[0], len(ages)) and takes > patience:
+        late: Facts = {"takes": takes, "patience": patience, "calls": see_calls(figures.server)}
+        yield ALL_LEFT.found(figures, late, left=len(left), serving=len(ages))
+        return
     if not wait_too_long(figures):  # the log may be read for a part of the window only
         unread *= 2 * _count_proven(figures, "body_not_buffered") < unread
         unwritten *= 2 * _count_proven(figures, "write_timeout") < unwritten
@@ -274,13 +273,12 @@ def find_left(figures: Figures) -> Iterator[Finding]:
         return
     facts = _count(number, flow.completed)
     facts |= {"unread": Private(f"{unread:,}" * (unread > 0)), "time": flow.response_time}
+    are_many = number >= max(LEFT[0], LEFT[1] * flow.completed)
     if wait_too_long(figures):
         size, served = _shorten_queue(figures), flow.throughput or 1.0
         settings = (("listen", size),) * bool(size)
         yield MOST_LEFT.found(figures, facts, size=size or None, short=size / served, settings=settings)
-        return
-    are_many = number >= max(LEFT[0], LEFT[1] * flow.completed)
-    if are_many and 2 * unread > number:
+    elif are_many and 2 * unread > number:
         yield UPLOADS_LEFT.found(figures, facts)
     else:
         yield LEFT_EARLY.found(figures, facts, worse=are_many)
@@ -346,13 +344,14 @@ def _shorten_queue(figures: Figures) -> int:
 
 
 def find_exceptions(figures: Figures) -> Iterator[Finding]:
-    raised, requests = figures.window.exceptions - count_left(figures), figures.flow.completed
+    raised = count_raised(figures)
     if raised <= 0:
         return
-    is_warning, are_most = judge_number(raised, requests)
+    is_warning, are_most = judge_number(figures, raised)
     uncounted = any(worker.write_errors is None for worker in figures.window.workers)
-    facts = _count(raised, requests) | {"uncounted": uncounted}
-    if is_warning and lack_space(figures):
+    facts = _count(raised, figures.flow.completed) | {"uncounted": uncounted}
+    said = figures.server.messages.get("traceback", LogMessage(0, 0))  # may be about a full disk, or a quota
+    if is_warning and said.agreed > 0 and said.place.startswith(("OSError ENOSPC", "OSError EDQUOT")):
         yield NO_SPACE.found(figures, facts, worse=are_most)
     elif are_most:
         yield MOST_RAISE.found(figures, facts)
@@ -362,20 +361,14 @@ def find_exceptions(figures: Figures) -> Iterator[Finding]:
         yield RAISE_FEW.found(figures, facts)
 
 
-def lack_space(figures: Figures) -> bool:
-    """Whether most exceptions, by the log, are about a full disk or a quota."""
-    said = figures.server.messages.get("traceback", LogMessage(0, 0))
-    return said.agreed > 0 and said.place.startswith(("OSError ENOSPC", "OSError EDQUOT"))
+def count_raised(figures: Figures) -> int:
+    """The exceptions that the application raised, at most."""
+    return figures.window.exceptions - count_left(figures)
 
 
-def fail_mostly(figures: Figures) -> bool:
-    """Whether surely most requests raise an exception."""
-    return judge_number(figures.window.exceptions - count_left(figures), figures.flow.completed)[1]
-
-
-def judge_number(number: int, requests: int) -> tuple[bool, bool]:
-    """Whether so many exceptions of so many requests are a warning, and whether they are most."""
-    surely = number - SURELY * sqrt(number)
+def judge_number(figures: Figures, number: int) -> tuple[bool, bool]:
+    """Whether so many exceptions of all requests are a warning, and whether they are most."""
+    surely, requests = number - SURELY * sqrt(max(0, number)), figures.flow.completed
     return number >= EXCEPTIONS[0] and surely >= EXCEPTIONS[1] * requests, surely >= MOSTLY * requests
 
 
@@ -383,14 +376,14 @@ def find_server_errors(figures: Figures) -> Iterator[Finding]:
     """Responses of an application that catches its exceptions; uWSGI writes such a line for others, too."""
     messages = figures.server.messages
     message = messages.get("status_5xx")
-    raised = max(0, figures.window.exceptions - count_left(figures))
+    raised = max(0, count_raised(figures))
     said = raised + sum(each.agreed for code, each in messages.items() if BY_CODE[code].proof == "uncalled")
     if message is None or 2 * said >= message.count:
         return
-    number, requests = message.count - said, figures.flow.completed
-    is_warning, are_most = judge_number(number, requests)
+    number = message.count - said
+    is_warning, are_most = judge_number(figures, number)
     is_proven, path = message.agreed >= PROVEN * message.count, figures.server.setup.log_path
-    facts = _count(number, max(number, requests)) | {"raised": raised, "proven": is_proven}
+    facts = _count(number, max(number, figures.flow.completed)) | {"raised": raised, "proven": is_proven}
     grep = f"grep -aE '{STATUS_5XX}' {quote(path)} | tail" * (is_warning and path.startswith("/"))
     yield FAIL.found(figures, facts, grep=grep, worse=is_warning + (are_most and is_proven))
 

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding
 from uwsgi_headroom.analysis.wait_states import MOSTLY
+from uwsgi_headroom.code_look import Line
 from uwsgi_headroom.history.window import CodeWindow, Lasting
-from uwsgi_headroom.record import Line
 from uwsgi_headroom.words.formats import code_place, listed, percent
 from uwsgi_headroom.words.states import name_activity
 from uwsgi_headroom.words.template import Facts, fill

@@ -45,17 +45,17 @@ they have taken up to now, and of so many busy threads on average."""
 
 SHARE = (
     "Worker {hottest} takes {share:percent} of the requests[next? , and each other worker at most {next}; this is "
-    "{ratio:factor} an even share (chance alone explains at most {floor:factor})]"
+    "{hot_ratio:factor} an even share (chance alone explains at most {noise_floor:factor})]"
 )
 
 HURTS = Kind(
     code="unevenness_hurts",
     severity="critical or warning",
     title="Worker {hot} takes too much of the load: its interpreter is the limit.",
-    evidence="Worker {hot} takes {share:percent} of the requests, and its interpreter uses {load:cpu} of a CPU. Its "
-    "requests take {slow:duration}, against {calm:duration} on less busy workers[mean?  ({mean} on average)][waiters? "
-    "; {waiters:mean} of its threads wait for the interpreter lock (GIL)][spare? ; {spare} threads of other workers "
-    "are idle].{route}",
+    evidence="Worker {hot} takes {share:percent} of the requests, and its interpreter uses {interpreter_load:cpu} of a "
+    "CPU. Its requests take {response_time:duration}, against {calm:duration} on less busy workers[mean?  ({mean} on "
+    "average)][lock_waiters? ; {lock_waiters:mean} of its threads wait for the interpreter lock (GIL)][spare? ; "
+    "{spare} threads of other workers are idle].{route}",
     meaning="In one process, only one thread at a time can run Python: the threads of this worker wait for it (GIL). "
     "With equal shares, the mean response time would be {saved:duration} ({cost:percent}) shorter.",
     act="[mapped? Let the web server spread the load evenly over the sockets of `map-socket`, or remove "
@@ -115,11 +115,11 @@ def find(figures: Figures) -> Iterator[Finding]:
     balance = figures.balance
     if balance.active < 2 or balance.hottest is None or balance.noise_floor is None or balance.hot_ratio is None:
         return
+    if balance.hot_ratio < max(UNEVEN, balance.noise_floor):
+        return
     hottest = next(worker for worker in figures.active if worker.worker_id == balance.hottest)
     known = [worker for worker in figures.active if worker.interpreter_load is not None]
     loaded, calm = max(known, key=lambda worker: worker.interpreter_load or 0, default=None), balance.calm_response_time
-    if balance.hot_ratio < max(UNEVEN, balance.noise_floor):
-        return
     # Where shares are even, a worker is slow because it has some long requests, and nobody can spread those.
     is_slower = loaded and calm and (loaded.response_time or 0.0) >= SLOWER[0] * calm
     is_costly = balance.cost is not None and balance.cost >= COSTLY
@@ -130,33 +130,27 @@ def find(figures: Figures) -> Iterator[Finding]:
 
 
 def _explain(figures: Figures, hottest: WorkerFigures, loaded: WorkerFigures | None) -> Finding:
-    cost, mapped = figures.balance.cost, bool(figures.server.setup.mapped)
-    load = getattr(loaded, "interpreter_load", None)
+    balance, mapped, (flow, _) = figures.balance, bool(figures.server.setup.mapped), figures.longest_wait
+    cost, load = balance.cost, getattr(loaded, "interpreter_load", None)
     others = [worker.share or 0.0 for worker in figures.active if worker.worker_id != hottest.worker_id]
-    facts: Facts = {
-        "hottest": hottest.worker_id,
-        "share": hottest.share or 0.0,
-        "next": Private(percent(max(others))),
-        "ratio": figures.balance.hot_ratio,
-        "floor": figures.balance.noise_floor,
-    }
-    if mapped and judge_waiting(figures.longest_wait[0]) != "none":
-        return OWN_SOCKET_WAITS.found(figures, facts, waiting=waiting_clause(figures.longest_wait[0]))
+    facts: Facts = {"share": hottest.share or 0.0, "next": Private(percent(max(others))), "load": load}
+    if mapped and judge_waiting(flow) != "none":
+        return OWN_SOCKET_WAITS.found(figures, facts, balance, waiting=waiting_clause(flow))
     if slow := _slow_worker(figures):
         number, its = slow[0].worker_id, slow[0].response_time or 0.0
         facts |= {"slow": number, "its": its, "rest": slow[1], "calls": see_calls(figures.server, number)}
-        return ONE_SLOW.found(figures, facts, times=its / slow[1])
+        return ONE_SLOW.found(figures, facts, balance, times=its / slow[1])
     if (rest := _slower_rest(figures, hottest)) is not None:
-        return ONE_FAST.found(figures, facts, its=hottest.response_time or 0.0, rest=rest)
+        return ONE_FAST.found(figures, facts, balance, its=hottest.response_time or 0.0, rest=rest)
     if load is not None and (load < LOADED[0] or (cost is not None and cost < COSTLY)):
         saved = cost is not None and NAMED <= cost < COSTLY and cost
-        return HARMLESS.found(figures, facts, load=load, saved=saved, mapped=mapped)
-    return UNDECIDED.found(figures, facts, load=load)
+        return HARMLESS.found(figures, facts, balance, saved=saved, mapped=mapped)
+    return UNDECIDED.found(figures, facts, balance)
 
 
 def _hurts(figures: Figures, hot: WorkerFigures) -> Finding:
     calm, mean = figures.balance.calm_response_time or 0.0, figures.flow.response_time or 0.0
-    load, slow, cpus = hot.interpreter_load or 0.0, hot.response_time or 0.0, figures.server.cpus
+    slow, cpus = hot.response_time or 0.0, figures.server.cpus
     is_noticed = slow >= SLOWER[1] * calm and slow - calm >= noticed_wait(calm)
     is_slow = cpus and lacks_cpu(figures, cpus.count)  # all workers are, for that reason, and balancing helps little
     others = [worker for worker in figures.active if worker.worker_id != hot.worker_id]
@@ -165,14 +159,11 @@ def _hurts(figures: Figures, hot: WorkerFigures) -> Finding:
     return HURTS.found(
         figures,
         _split(figures),
-        worse=load >= LOADED[1] and is_noticed and not is_slow,
+        hot,
+        worse=(hot.interpreter_load or 0.0) >= LOADED[1] and is_noticed and not is_slow,
         hot=hot.worker_id,
-        share=hot.share or 0.0,
-        load=load,
-        slow=slow,
         calm=calm,
         mean=Private(duration(mean)),
-        waiters=hot.lock_waiters,
         spare=idle is not None and idle >= 1 and Private(f"{idle:.0f}"),
         saved=mean - calm,
         cost=figures.balance.cost or 0,
@@ -209,14 +200,14 @@ def _slow_worker(figures: Figures) -> tuple[WorkerFigures, float] | None:
         each = busy * figures.window.seconds / (worker.requests + 1)
         return busy >= threads and rest is not None and each >= least * rest
 
-    times = {
-        worker.worker_id: worker.response_time or 0.0
+    each = [
+        (worker.response_time or 0.0, worker)
         for worker in figures.active
         if worker.requests >= MUCH_SLOWER[1] or (worker.requests and is_held(worker))
-    }
-    slowest = max(figures.active, key=lambda worker: times.get(worker.worker_id, -1.0))
+    ]
+    time, slowest = max(each, key=lambda pair: pair[0], default=(0.0, figures.active[0]))
     rest = rest_of(slowest)
-    return (slowest, rest) if rest and times.get(slowest.worker_id, 0.0) >= MUCH_SLOWER[0] * rest else None
+    return (slowest, rest) if rest and time >= MUCH_SLOWER[0] * rest else None
 
 
 def _slower_rest(figures: Figures, hottest: WorkerFigures) -> float | None:

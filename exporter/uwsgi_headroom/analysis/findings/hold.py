@@ -51,9 +51,12 @@ class Held(Struct, frozen=True):
 
     def is_due(self, now: Finding) -> bool:
         """Whether it has been critical for as long as its row, or that of a harm, says, and goes on. now: as it was
-        just seen. A burst of seconds stays in the window for a minute, and is no page after it."""
+        just seen. A burst of seconds stays in the window for a minute, and is no page after it. A harm counts where
+        the row of the cause has no time of its own: else a standstill would wait until its cause is old."""
         since = {**self.harms, self.named.code: self.critical}
-        after = {**find_paging(self.finding), self.named.code: self.named.kind.page_after}
+        harms = self.finding.harms if self.finding.kind.page_after >= PAGE_AFTER else ()
+        after = {each.code: each.kind.page_after for each in (*harms, self.finding) if each.severity == "critical"}
+        after |= {self.named.code: self.named.kind.page_after}
         every = (now, *now.harms)
         over = {each.code for each in every if each.is_over} - {each.code for each in every if not each.is_over}
         is_old = any(self.seen - since[code] >= after[code] for code in (since.keys() & after.keys()) - over)
@@ -86,13 +89,12 @@ class Hold:
         keep = HOLD_SECONDS * is_whole
         return _list(self._merge(findings, at, epoch, keep), findings, at, epoch, begun_only=is_whole)
 
-    def alerts(self, at: float) -> list[tuple[Held, bool]]:
-        """The problems that alerts are about, worst first, no code twice, and whether each is a page."""
+    def alerts(self, at: float) -> list[Held]:
+        """The problems that alerts are about, worst first, no code twice."""
         begun = [held for held in self._held.values() if held.has_begun(at, self._looked_at)]
         order = sorted(begun, key=lambda held: (SEVERITIES.index(held.named.severity), held.since))
         by_code = {held.named.code: held for held in reversed(order)}
-        apart = [held for held in order if by_code[held.named.code] is held]
-        return [(held, held.is_page) for held in apart[:MOST_ALERTS]]
+        return [held for held in order if by_code[held.named.code] is held][:MOST_ALERTS]
 
     def since(self, code: str) -> float | None:
         """The start (epoch seconds) of the present finding with this code; None if there is none."""
@@ -118,20 +120,12 @@ class Hold:
         return {problem: held for problem, held in merged.items() if at - held.seen < keep or held.seen == at}
 
 
-def find_paging(finding: Finding) -> Mapping[str, float]:
-    """For how many seconds a finding, or a harm that it explains, is critical before it is a page, by code. A harm
-    counts where the row of the cause has no time of its own: else a standstill would wait until its cause is old."""
-    harms = finding.harms if finding.kind.page_after >= PAGE_AFTER else ()
-    return {each.code: each.kind.page_after for each in (*harms, finding) if each.severity == "critical"}
-
-
 def _see(held: Held, finding: Finding, at: float, keep: float) -> Held:
     """A problem that is seen now. A lesser or less deep finding takes the place of one that was not seen for long."""
     if _rank(finding) > _rank(held.finding) and at - held.seen < keep:
         return held
-    looks = held.looks + (at > held.seen)
     named = held.named
-    is_same = (finding.kind, finding.code, finding.severity) == (named.kind, named.code, named.severity)
+    is_same = (finding.kind, finding.severity) == (named.kind, named.severity)
     if not is_same and not (held.is_page and finding.severity == named.severity):
         named = finding
     turned = finding.severity == "critical" and held.finding.severity != "critical"
@@ -141,7 +135,7 @@ def _see(held: Held, finding: Finding, at: float, keep: float) -> Held:
         finding=finding,
         named=named,
         seen=at,
-        looks=looks,
+        looks=held.looks + (at > held.seen),
         critical=at if turned else held.critical,
         harms={each.code: held.harms.get(each.code, at) for each in every if each.severity == "critical"},
     )

@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
@@ -19,7 +18,7 @@ from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.littles_law import waiting_clause
 from uwsgi_headroom.analysis.log_words import read_log
 from uwsgi_headroom.analysis.routes import describe_route
-from uwsgi_headroom.analysis.settings import DEFAULT_MERCY
+from uwsgi_headroom.analysis.setting_facts import DEFAULT_MERCY
 from uwsgi_headroom.analysis.shortages import find_cpu_of_own_threads, list_loads
 from uwsgi_headroom.analysis.wait_states import WaitFigures, of_request
 from uwsgi_headroom.analysis.worker_states import (
@@ -84,17 +83,6 @@ class Finding(Struct, frozen=True):
 Role = Literal["harm", "cause", "limit", "setting", "note"]
 """harm: users feel it; cause: it makes requests wait; limit: what ends first; setting: an option that will hurt."""
 
-Range = Literal[
-    "critical",
-    "warning",
-    "info",
-    "critical or warning",
-    "critical or info",
-    "warning or info",
-    "critical, warning or info",
-]
-"""The severities that a row can have."""
-
 
 COMMON: Mapping[str, Callable[[Figures], Fact | Private]] = {
     "away": part_away,
@@ -135,12 +123,13 @@ PAGE_AFTER = 300.0
 
 
 class Kind(Struct, frozen=True, dict=True):
-    """A row. All texts are templates. title: one sentence, without a figure that changes from window to window;
-    evidence: the figures; meaning: why it matters; act: the first thing to do, in 100 characters; then: what else;
-    clause: the title of a cause, to follow a harm and a colon."""
+    """A row. severity: those that it can have, such as `critical or warning`. All texts are templates. title: one
+    sentence, without a figure that changes from window to window; evidence: the figures; meaning: why it matters; act:
+    the first thing to do, in 100 characters; then: what else; clause: the title of a cause, to follow a harm and a
+    colon."""
 
     code: str
-    severity: Range
+    severity: str
     title: str
     evidence: str
     meaning: str = ""
@@ -185,13 +174,13 @@ class Kind(Struct, frozen=True, dict=True):
     @cached_property
     def facts(self) -> frozenset[str]:
         """The names of the facts that the row needs, but for the severities, which it always has."""
-        return frozenset().union(*map(names_in, self._texts())) - {*SEVERITIES}
+        texts = (self.title, self.evidence, self.meaning, self.act, self.then, self.clause)
+        return frozenset().union(*map(names_in, texts)) - {*SEVERITIES}
 
     def found(
         self,
         figures: Figures | None = None,
-        known: Mapping[str, Fact | Private] = MappingProxyType({}),
-        *,
+        *known: Mapping[str, Fact | Private] | Struct | tuple[object, ...],
         worse: int = 0,
         of_host: bool = False,
         is_over: bool = False,
@@ -200,10 +189,14 @@ class Kind(Struct, frozen=True, dict=True):
         serves: float | None = None,
         **more: Fact | Private,
     ) -> Finding:
-        """The finding with the facts that the row needs: `known` and `more`, and the rest from the figures, by their
-        names in COMMON, and from the log. worse: how many of the reasons for a worse severity than the mildest one
-        hold. worker_id: the worker that is meant, if no fact `ids` has it alone."""
-        facts = {**known, **more}
+        """The finding with the facts that the row needs: `more`, what it takes of `known`, which are facts by name or
+        records with such fields, and the rest from the figures, by their names in COMMON, and from the log. worse: how
+        many of the reasons for a worse severity than the mildest one hold. worker_id: the worker that is meant, if no
+        fact `ids` has it alone."""
+        facts = more
+        for each in known:
+            by_name = each if isinstance(each, Mapping) else _fields(each)
+            facts |= {name: by_name[name] for name in self.facts & by_name.keys() - facts.keys()}
         if figures is not None:
             of_log = read_log(figures.server, self.log) if self.log else {}
             facts = {name: of_log[name] for name in self.facts & of_log.keys()} | facts
@@ -237,8 +230,10 @@ class Kind(Struct, frozen=True, dict=True):
             is_over=is_over,
         )
 
-    def _texts(self) -> tuple[str, ...]:
-        return self.title, self.evidence, self.meaning, self.act, self.then, self.clause
+
+def _fields(record: Struct | tuple[object, ...]) -> dict[str, Any]:
+    names = record.__struct_fields__ if isinstance(record, Struct) else getattr(record, "_fields", ())
+    return {name: getattr(record, name) for name in names}
 
 
 _HAS_ROOM = re.compile(r"\s*\((?:check first that|\d[\d,]* more workers? of)\b[^()]*\)")

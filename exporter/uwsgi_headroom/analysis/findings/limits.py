@@ -20,7 +20,6 @@ from uwsgi_headroom.analysis.destinations import join_labels, list_main
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind, say_settings
 from uwsgi_headroom.analysis.littles_law import ratio, shows_a_limit, waiting_clause
-from uwsgi_headroom.analysis.routes import describe_route
 from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.analysis.worker_states import name_slots, starts_on_demand
 from uwsgi_headroom.record import STATES, is_tcp
@@ -170,11 +169,11 @@ def advise(figures: Figures) -> dict[str, Any]:
 
 def find_change(whole: Figures, late: Figures) -> Finding | None:
     """The finding that requests became much slower within a window; None if they did not. late: of its last part."""
-    flows = [(each.flow.observed, each.window, each.flow.requests) for each in (whole, late)]
-    if any(None in (busy, requests) or not window.observed_seconds for busy, window, requests in flows):
+    both = whole, late
+    if any(None in (each.flow.observed, each.flow.requests) or not each.window.observed_seconds for each in both):
         return None
     # By Little's law, with those in service, which count before they are completed.
-    before, now = ((busy or 0.0) * window.seconds / max(1, requests or 0) for busy, window, requests in flows)
+    before, now = ((each.flow.observed or 0.0) * each.window.seconds / max(1, each.flow.completed) for each in both)
     if now < MUCH_SLOWER * before or (late.flow.observed or 0.0) < THREADS_BUSY * (late.ceiling or math.inf):
         return None
     return BECAME_SLOWER.found(whole, late=late.window.seconds, now=now, whole=whole.window.seconds, before=before)
@@ -213,15 +212,20 @@ def _few_slow_requests(figures: Figures) -> Iterator[Finding]:
     if times is None or not mean or slow is None or slow.number < FEWEST_SLOW:
         return
     part, occupied = slow.number / times.requests, slow.seconds / (mean * times.requests)
-    facts: Facts = {"slowest": Private(f"{100 * part:.0f} %"), "least": duration(slow.least)}
+    facts = _tell_slow(part, slow.least, occupied)
     least, share, spread = TIMED_OUT
     is_alike = slow.seconds <= spread * slow.least * slow.number and figures.waits and figures.waits.outside >= MOSTLY
     if is_alike and slow.least >= least and part >= share:
         backend = Private(join_labels(list_main(figures.destinations)), "a backend")
         yield ALIKE.found(figures, facts, backend=backend)
     elif part <= 1 - TAIL[0] and occupied >= TAIL[1]:
-        facts |= {"occupied": percent(min(1.0, occupied)), "half": slow.half, "routes_off": figures.routes is None}
-        yield FEW_SLOW.found(figures, facts)
+        yield FEW_SLOW.found(figures, facts, half=slow.half, routes_off=figures.routes is None)
+
+
+def _tell_slow(part: float, seconds: float, occupied: float) -> Facts:
+    """Of the slowest requests, which are this part of all: how long they take at least, and what they occupy."""
+    slowest, busy = Private(f"{100 * part:.0f} %"), percent(min(1.0, occupied))
+    return {"slowest": slowest, "least": duration(seconds), "occupied": busy}
 
 
 def _find_slowest(figures: Figures) -> Facts:
@@ -231,9 +235,7 @@ def _find_slowest(figures: Figures) -> Facts:
     part, low = max(tails, key=lambda tail: tail[0] * tail[1], default=(0.0, 0.0))
     if not mean or part * low < TAIL[1] * mean:
         return {"slowest": None, "least": None, "occupied": None, "route": ""}
-    slowest, occupied = Private(f"{100 * part:.0f} %"), percent(min(1.0, part * low / mean))
-    route = Private(describe_route(figures.routes, figures.server))
-    return {"slowest": slowest, "least": duration(low), "occupied": occupied, "route": route}
+    return _tell_slow(part, low, part * low / mean)
 
 
 def _threads_of_a_socket(figures: Figures) -> Iterator[Finding]:
@@ -247,11 +249,10 @@ def _threads_of_a_socket(figures: Figures) -> Iterator[Finding]:
         return
     yield SOCKET_IN_USE.found(
         figures,
+        fullest,
+        used=fullest.used,
         ceiling=fullest.threads,
         slots=f"{name_slots(figures.server, fullest.threads)} of {numbered('worker', fullest.workers)}",
-        socket=fullest.socket,
-        busy=fullest.busy,
-        used=fullest.used,
         wait=waiting_clause(fullest.flow or figures.flow),
         explains=figures.longest_wait[1] in ("", fullest.socket),
         worse=is_full(fullest),
@@ -266,16 +267,15 @@ def find_cheaper(figures: Figures) -> Iterator[Finding]:
     waits = shows_a_limit(figures.flow) and not starts_on_demand(options)
     if not reserve or full < RESERVE_UNUSED or not waits or window.respawns or window.starting_seconds:
         return
-    facts: Facts = {"reserve": len(reserve), "full": full}
     most, algorithm = options.cheaper_overload or DEFAULT_OVERLOAD, options.cheaper_algo
     backlog = algorithm in BACKLOGS and algorithm
     taken, limit = sum(worker.resident_bytes or 0 for worker in window.workers), options.cheaper_rss_limit_soft
+    facts: Facts = {"reserve": len(reserve), "full": full, "overload": most, "backlog": backlog}
     if limit and taken >= limit:
         yield CHEAPER_LIMITED.found(figures, facts, taken=taken, limit=limit)
     elif algorithm == "manual":
         yield CHEAPER_MANUAL.found(figures, facts)
     elif backlog and queues and not any(map(is_tcp, queues)):
-        yield CHEAPER_BLIND.found(figures, facts, backlog=backlog, overload=most)
+        yield CHEAPER_BLIND.found(figures, facts)
     else:
-        by: Facts = {"overload": most, "lower": most > 1, "backlog": backlog, "busyness": algorithm == "busyness"}
-        yield CHEAPER.found(figures, facts | by)
+        yield CHEAPER.found(figures, facts, lower=most > 1, busyness=algorithm == "busyness")

@@ -24,12 +24,10 @@ from uwsgi_headroom.analysis.shortages import (
     waits_for_cpu,
 )
 from uwsgi_headroom.analysis.wait_states import MOSTLY, is_contended, queues_for_lock
-from uwsgi_headroom.record import Cpus, Quota, Role, RoleUse
+from uwsgi_headroom.record import Cpus, Quota
+from uwsgi_headroom.surroundings import Role, RoleUse
 from uwsgi_headroom.words.formats import listed, name_pids
 from uwsgi_headroom.words.template import Facts, Private
-
-INTERPRETER_FULL = REACHED
-"""At or above this load of an interpreter (CPU seconds per second), its threads mostly wait for its lock."""
 
 THROTTLED = (0.1, 0.25)
 """The part of the quota's periods in which it stopped the workers that is a finding if requests were measured to wait
@@ -95,11 +93,11 @@ QUOTA_STOPS = Kind(
     severity="critical or warning",
     title="Requests wait for their CPU quota.",
     evidence="The quota stopped the workers in {part:percent} of its periods ({throttled} of {periods}); they use "
-    "{used:cpu} of {permitted:cpus}[cpu_wait? ; requests wait for a CPU for {cpu_wait:percent} of their time]"
+    "{used:cpu} of {quota:cpus}[cpu_wait? ; requests wait for a CPU for {cpu_wait:percent} of their time]"
     "[wait? ; {wait}].",
     meaning="A quota allows a certain CPU time in each period (0.1 s by default). Then all processes that share it "
     "stop until the next one, even if CPUs are idle. More threads or processes would use it up sooner.",
-    act="Raise the CPU quota[cgroup?  of the cgroup {cgroup}] from {permitted:cpus}[most?  to {most:cpus}].",
+    act="Raise the CPU quota[cgroup?  of the cgroup {cgroup}] from {quota:cpus}[most?  to {most:cpus}].",
     then="The quota is CPUQuota of a unit, --cpus of Docker, resources.limits.cpu of a pod.",
     clause="they wait for their CPU quota",
     runbook="UwsgiCpuBound",
@@ -175,9 +173,9 @@ MORE_WORKERS = Kind(
     code="more_workers_than_cpus",
     severity="info",
     title="There are more busy workers than CPUs.",
-    evidence="{busy} workers are busy, and use {used:cpu} of {cpus:cpus}.",
+    evidence="{busy} workers are busy, and use {used:cpu} of {count:cpus}.",
     meaning="Workers that compute at the same time share the CPUs. Further workers would only take memory.",
-    act="If requests mostly compute, do not add `processes`: {fewest} to {most} are enough (now {processes}).",
+    act="If requests mostly compute, do not add `processes`: {fewest} to {most} are enough (now {workers}).",
     runbook="UwsgiCpuBound",
 )
 
@@ -186,10 +184,10 @@ USED_BY_OTHERS = Kind(
     role="limit",
     severity="warning or info",
     title="Other programs[role? , mostly uWSGI's own {role},] use more CPU than the workers do.",
-    evidence="Of {cpus:cpus}, the workers use {used:cpu}, other programs use {rest:cpu}, and {idle:cpu} are idle: the "
+    evidence="Of {cpus:cpus}, the workers use {own:cpu}, other programs use {others:cpu}, and {idle:cpu} are idle: the "
     "workers can use {room:factor} the CPU that they use now.[roles?  The other programs include uWSGI's own {roles}.]",
     meaning="If load grows, so do response times. uWSGI's own mules, spoolers and routers count as other programs.",
-    act="[role? Find out what the {role} of this uWSGI {processes:computes|compute}.][look? {look}.][others? Move the "
+    act="[role? Find out what the {role} of this uWSGI {processes:computes|compute}.][look? {look}.][none? Move the "
     "other programs to another host, or limit their CPU with a cgroup quota.]",
     then="[role? Move this work to another host, or limit the CPU that it may use.]" + OF_BACKEND,
     runbook="UwsgiHostFull",
@@ -198,11 +196,7 @@ USED_BY_OTHERS = Kind(
 
 def find_full_interpreters(figures: Figures) -> Iterator[Finding]:
     active = [worker for worker in figures.active if worker.interpreter_load is not None]
-    full = [
-        worker
-        for worker in active
-        if (worker.interpreter_load or 0) >= INTERPRETER_FULL and is_contended(worker) is not False
-    ]
+    full = [each for each in active if (each.interpreter_load or 0) >= REACHED and is_contended(each) is not False]
     if not full:
         return
     ids, own = [worker.worker_id for worker in full], find_cpu_of_own_threads(figures) > 0
@@ -238,23 +232,15 @@ def find_throttled(figures: Figures) -> Iterator[Finding]:
     is_full = used >= CPU_FULL * cpus.count and cpus.limited_by == "quota"  # `find_full_cpus` reports that
     if part < seen or throttled < LEAST_THROTTLED or is_small or is_full or not waits:
         return
-    yield QUOTA_STOPS.found(
-        figures,
-        worse=shows_a_limit(figures.flow) or waits_for_cpu(figures, MOSTLY, is_throttled=True),
-        part=part,
-        throttled=throttled,
-        periods=periods,
-        used=used,
-        permitted=quota.cpus,
-        cgroup=quota.cgroup != "/" and Private(quota.cgroup),
-        most=_most(figures, quota),
-    )
+    facts: Facts = {"part": part, "throttled": throttled, "periods": periods, "used": used}
+    worse = shows_a_limit(figures.flow) or waits_for_cpu(figures, MOSTLY, is_throttled=True)
+    yield QUOTA_STOPS.found(figures, facts, _describe_quota(figures, quota), worse=worse)
 
 
-def _most(figures: Figures, quota: Quota) -> float | None:
-    """The CPUs to which a quota is raised: no more than there are workers. None if it permits as many."""
-    most = min(quota.most, max(1, figures.balance.active))
-    return most if most > quota.cpus else None
+def _describe_quota(figures: Figures, quota: Quota) -> Facts:
+    """Also the CPUs to which it is raised, no more than there are workers, unless it permits as many."""
+    most, cgroup = min(quota.most, max(1, figures.balance.active)), quota.cgroup != "/" and Private(quota.cgroup)
+    return {"quota": quota.cpus, "cgroup": cgroup, "most": most > quota.cpus and most}
 
 
 def is_full_host(figures: Figures) -> bool:
@@ -276,11 +262,8 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
     if not alone and not lacks_cpu(figures, cpus.count):
         # The workers' CPUs are not all in use, or that is unknown: others have more weight, or bursts.
         times = (figures.waits and figures.waits.per_request) or {}
-        each, is_known = (
-            times.get("cpu_wait", 0.0),
-            are_waits_known(figures) and figures.flow.completed >= LEAST_REQUESTS,
-        )
-        is_most = is_known and figures.share("cpu_wait") >= MOSTLY
+        each, is_known = times.get("cpu_wait", 0.0), are_waits_known(figures)
+        is_most = is_known and figures.flow.completed >= LEAST_REQUESTS and figures.share("cpu_wait") >= MOSTLY
         if each >= FELT and is_most and not list(find_throttled(figures)):  # that one says why
             idle, of_host = left is not None and left.idle, is_full_host(figures)
             yield CPU_WAITED.found(figures, all=sum(times.values()), each=each, idle=idle, of_host=of_host)
@@ -294,15 +277,8 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
     is_hurt = judge_waiting(figures.flow) == "severe" or (is_felt and waits_for_cpu(figures, STARVED))
     yield _full(figures, cpus, used, is_severe=waits if alone else is_hurt, alone=alone)
     if alone and len(active) > cpus.count:
-        yield MORE_WORKERS.found(
-            figures,
-            busy=len(active),
-            used=used,
-            cpus=cpus.count,
-            fewest=max(1, round(cpus.count)),
-            most=max(2, round(2 * cpus.count)),
-            processes=len(figures.server.workers),
-        )
+        fewest, most = max(1, round(cpus.count)), max(2, round(2 * cpus.count))
+        yield MORE_WORKERS.found(figures, cpus, busy=len(active), used=used, fewest=fewest, most=most)
 
 
 def _full(figures: Figures, cpus: Cpus, used: float, *, is_severe: bool, alone: bool) -> Finding:
@@ -325,68 +301,55 @@ def _full(figures: Figures, cpus: Cpus, used: float, *, is_severe: bool, alone: 
 
 def _advise_workers(figures: Figures, cpus: Cpus) -> Facts:
     """What gives CPU to workers that use all that they may: one of these facts is known."""
-    own, quota = find_cpu_of_own_threads(figures) > 0, figures.server.quota
+    own = find_cpu_of_own_threads(figures) > 0 and see_own_threads(figures)
     by = not own and cpus.limited_by
-    return {
-        "own": own and see_own_threads(figures),
-        "affinity": by == "affinity",
-        "quota": by == "quota" and getattr(quota, "cpus", cpus.count),
-        "cgroup": by == "quota" and quota and quota.cgroup != "/" and Private(quota.cgroup),
-        "most": by == "quota" and quota and _most(figures, quota),
-        "host": by == "host",
-    }
+    facts: Facts = {"own": own, "affinity": by == "affinity", "host": by == "host"}
+    if by != "quota":
+        return facts | {"quota": None, "cgroup": None, "most": None}
+    return facts | _describe_quota(figures, figures.server.quota or Quota("/", cpus.count, 0))
 
 
 def _advise_others(figures: Figures, cpus: Cpus) -> Facts:
     role, others = find_main_role(figures), (figures.cpu and figures.cpu.others) or 0.0
-    backend = _name_backend(figures, is_main=role is None)
+    facts = _name_others(figures, role)
     is_pinned = role is None and cpus.limited_by == "affinity"
     is_own = role is None and not is_pinned and find_cpu_of_own_threads(figures) > others
-    return {
-        **_name_role(role),
-        "own": is_own and see_own_threads(figures),
-        "affinity": is_pinned,
-        **backend,
-        "host": role is None and not is_pinned and not is_own and not backend["look"],
-        "more": is_pinned or is_own,
-    }
+    is_host = role is None and not is_pinned and not is_own and not facts["look"]
+    facts |= {"own": is_own and see_own_threads(figures), "affinity": is_pinned, "host": is_host}
+    return facts | {"more": is_pinned or is_own}
 
 
-def _name_backend(figures: Figures, *, is_main: bool) -> Facts:
-    """The backends on this host for which requests wait, and where to look first, if no role of uWSGI's is the main
-    other program: who uses the CPU beside the workers is then most likely one of them."""
-    local = list_local(figures.destinations) if is_main else []
+def _name_others(figures: Figures, role: RoleUse | None) -> Facts:
+    """The role of uWSGI's that is the main other program; without one, the backends on this host for which requests
+    wait, and where to look first: who uses the CPU beside the workers is then most likely one of them."""
+    facts: Facts = {"role": role and name_role(role), "processes": role and role.processes}
+    local = () if role else list_local(figures.destinations)
+    if not local:
+        return facts | {"backend": None, "look": None}
     label = " or ".join(sorted({each.name or "a backend" for each in local}))
-    look = Private(see_backends(local), f"Check what {label} runs") if local else None
-    return {"backend": Private(join_labels(local), label) if local else None, "look": look}
-
-
-def _name_role(use: RoleUse | None) -> Facts:
-    return {"role": use and name_role(use), "processes": use and use.processes}
+    look = Private(see_backends(local), f"Check what {label} runs")
+    return facts | {"backend": Private(join_labels(local), label), "look": look}
 
 
 def find_other_programs(figures: Figures) -> Iterator[Finding]:
-    """The finding about other programs, beside which a server that uses little CPU hardly waits."""
     cpu, room = figures.cpu, figures.headroom.by_limit.get("cpu")
     if cpu is None or cpu.others is None or room is None or room >= MODERATE_CPU:
         return
     capacity = cpu.own + cpu.idle + cpu.others
     if cpu.others <= cpu.own or cpu.idle >= ENOUGH_IDLE * capacity or list(find_full_cpus(figures)):
         return  # the last one says so
-    own = find_main_role(figures)
-    backend = _name_backend(figures, is_main=own is None)
+    role = find_main_role(figures)
+    facts = _name_others(figures, role)
     may_wait = not are_waits_known(figures) or waits_for_cpu(figures, CPU_WAIT / 2)
     roles = [f"{name_role(use)} ({use.cpus or 0.0:.2f} CPUs)" for use in _list_busy(figures)]
     yield USED_BY_OTHERS.found(
         figures,
-        _name_role(own) | backend,
+        facts,
+        cpu,
         worse=room < LOW_CPU and cpu.own >= LEAST_OWN * capacity and may_wait,
-        of_host=own is None and is_full_host(figures),
-        others=own is None and not backend["look"],
+        of_host=role is None and is_full_host(figures),
+        none=role is None and not facts["look"],
         cpus=capacity,
-        used=cpu.own,
-        rest=cpu.others,
-        idle=cpu.idle,
         room=room,
         roles=Private(roles and listed(roles)),
     )

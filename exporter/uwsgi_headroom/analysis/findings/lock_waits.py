@@ -29,11 +29,11 @@ from uwsgi_headroom.analysis.wait_states import (
     MOSTLY,
     WaitFigures,
     is_contended,
-    list_ages,
     of_request,
     queues_for_lock,
 )
 from uwsgi_headroom.analysis.worker_states import end, find_outside_holder, see_calls, show_calls
+from uwsgi_headroom.record import WorkerRecord
 from uwsgi_headroom.words.formats import percent, rate
 from uwsgi_headroom.words.template import Facts, Private
 
@@ -189,9 +189,10 @@ HELD_ASLEEP = Kind(
     code="interpreter_lock_held",
     severity="warning",
     title="Threads wait for the interpreter lock (GIL) of a worker that uses little CPU.",
-    evidence="In worker {worker}, {waiters:mean} threads wait for the lock, and the worker uses {load:cpu} of a CPU; "
-    "busy threads of all workers spend {share:percent} of their time in this wait{of_request}.[rest?  Background "
-    "threads, which serve no requests, use {rest:cpu} of the {by_workers:cpu} CPUs that the workers use.]",
+    evidence="In worker {worker_id}, {lock_waiters:mean} threads wait for the lock, and the worker uses "
+    "{interpreter_load:cpu} of a CPU; busy threads of all workers spend {share:percent} of their time in this "
+    "wait{of_request}.[rest?  Background threads, which serve no requests, use {rest:cpu} of the {by_workers:cpu} CPUs "
+    "that the workers use.]",
     meaning="The thread that holds the lock waits without releasing it. The usual cause is an extension module.",
     act="Run {native} to find the call of an extension module that holds the lock.",
     then="Until this call is fixed, more processes help, because each process has its own interpreter lock. {more}.",
@@ -222,7 +223,8 @@ COMPUTES_OUTSIDE = Kind(
     code="computes_outside_the_lock",
     severity="info",
     title="Threads use most of a CPU without waiting for the interpreter lock (GIL).",
-    evidence="Worker {worker} uses {load:cpu} of a CPU; of {busy:mean} requests in service, {waiters:cpu} wait for it.",
+    evidence="Worker {worker_id} uses {interpreter_load:cpu} of a CPU; of {busy:mean} requests in service, "
+    "{lock_waiters:cpu} wait for it.",
     meaning="The threads compute in a library that releases the lock, such as numpy or a compression library. The "
     "interpreter is therefore not saturated, although the worker uses much CPU.",
     act="For this kind of work, add CPUs, not `processes`.",
@@ -238,40 +240,43 @@ def find(figures: Figures) -> Iterator[Finding]:
     if waits.threads.get("lock", 0.0) >= LEAST_THREADS and waits.share("lock") >= LOCKED and not is_elsewhere:
         yield _find_lock(figures)
     yield from _held(figures, waits)
-    yield from _disagreement(figures)
+    loads = {worker: worker.interpreter_load or 0.0 for worker in figures.active}
+    free = [worker for worker, load in loads.items() if load >= REACHED and is_contended(worker) is False]
+    for worst in sorted(free, key=lambda worker: -loads[worker])[:1]:
+        yield COMPUTES_OUTSIDE.found(figures, worst, busy=worst.concurrency or 0.0)
 
 
 def _find_lock(figures: Figures) -> Finding:
-    now, lock = figures.server.waits, figures.lock
-    if now and now.pools:  # a pool of connections that has fewer of them than there are threads
+    now, is_bound = figures.server.sample, is_lock_bound(figures)
+    if now.pools:  # a pool of connections that has fewer of them than there are threads
         size, threads = max(now.pools.values()), figures.threads_each
-        places: Facts = {"size": size, "threads": threads, "all": threads * len(figures.server.workers)}
-        return POOL.found(figures, places, worse=is_lock_bound(figures))
-    if now and now.holder == "thread":
-        return _own_threads(figures)
-    if now and now.holder == "nobody":
-        return OWN_LOCKS.found(figures, worse=is_lock_bound(figures) and _are_scarce(figures))
-    is_file = lock is not None and lock.scope == "file" and lock.is_known
-    facts: Facts = {"held": "", "most": ""}
-    if lock and lock.is_known:
+        every = threads * len(figures.server.workers)
+        return POOL.found(figures, size=size, threads=threads, all=every, worse=is_bound)
+    if now.holder == "thread":
+        return _own_threads(figures, is_bound=is_bound)
+    if now.holder == "nobody":
+        return OWN_LOCKS.found(figures, worse=is_bound and _are_scarce(figures))
+    lock = figures.lock if figures.lock and figures.lock.is_known else None
+    facts: Facts = {"held": "", "most": "", "behind": Private(name_wait_of_holder(figures))}
+    if lock:
         limits = dict.fromkeys(rate(each).removesuffix("/s") for each in sorted({lock.least_limit, lock.most_limit}))
         facts |= {"held": Private(percent(lock.hottest)), "most": " to ".join(limits)}
-    behind = find_wait_of_holder(figures)
+    behind, is_file = find_wait_of_holder(figures), lock is not None and lock.scope == "file"
     if behind is None and _hang(figures):
         return HANG.found(figures)
-    worse = is_lock_bound(figures) and not (behind and behind.is_silent)  # else that is what all wait for
-    if (now and now.holder == "processes") or is_file:
+    worse = is_bound and not (behind and behind.is_silent)  # else that is what all wait for
+    if now.holder == "processes" or is_file:
         outside = find_outside_holder(figures.server)
         row = LOCK_OF_ALL if outside is None else LOCK_HELD_OUTSIDE
         return row.found(figures, facts | _describe_holder(figures, outside, is_file=is_file), worse=worse)
-    return LOCK.found(figures, facts, behind=Private(name_wait_of_holder(figures)), worse=worse)
+    return LOCK.found(figures, facts, worse=worse)
 
 
 def _describe_holder(figures: Figures, outside: int | None, *, is_file: bool) -> Facts:
     """Who holds a lock of all processes, such as that of a file. Its PID may be known; it is 0 if it has ended."""
-    now = figures.server.waits
-    mule = now.uwsgi_lock_holder if now and now.holder == "processes" else None
-    holder = now.file_lock_holder if now and not mule else None
+    now = figures.server.sample
+    mule = now.uwsgi_lock_holder if now.holder == "processes" else None
+    holder = None if mule else now.file_lock_holder
     workers = {worker.local_pid: worker.worker_id for worker in figures.server.workers if worker.local_pid}
     is_outside = bool(holder) and holder == outside
     is_unknown = mule is None and holder not in workers and holder != 0 and not is_outside
@@ -289,22 +294,21 @@ def _describe_holder(figures: Figures, outside: int | None, *, is_file: bool) ->
     }
 
 
-def _own_threads(figures: Figures) -> Finding:
+def _own_threads(figures: Figures, *, is_bound: bool) -> Finding:
     server, seconds = figures.server, max(ENDLESS[0], ENDLESS[1] * (figures.flow.response_time or 0.0))
     if standing := _list_standing(figures, seconds):
-        ended = [worker for worker in server.workers if worker.worker_id in standing]
-        facts: Facts = {"seconds": seconds, "calls": see_calls(server, standing[0])}
-        oldest = max([age for age, at in list_ages(server) if at in standing], default=0.0)
+        ids = [worker.worker_id for worker in standing]
+        oldest = max(age or 0.0 for worker in standing for age in worker.ages.values())
         surely = is_standing(figures.flow) or oldest >= figures.stuck_seconds
-        return NO_END.found(figures, facts, standing=standing, end=surely and end(server, ended))
-    serving = {worker.worker_id: worker.threads for worker in server.workers}
-    numbers = [(worker.process_threads, serving.get(worker.worker_id)) for worker in figures.window.workers]
+        facts: Facts = {"seconds": seconds, "calls": see_calls(server, ids[0]), "standing": ids}
+        return NO_END.found(figures, facts, end=surely and end(server, standing))
+    serving = {worker.worker_id: worker.threads or 0 for worker in server.workers}
+    others = [(each.process_threads or inf) - serving.get(each.worker_id, 0) for each in figures.window.workers]
     # Without other threads, another request, another process or a timeout has to end the wait.
-    is_alone = all(number is not None and own is not None and number <= own for number, own in numbers)
-    is_alone = is_alone and not _start_threads(figures)
+    is_alone = max(others, default=0) <= 0 and not _start_threads(figures)
     row = WAIT_ALONE if is_alone else WAIT
     is_much = is_alone and figures.share("lock") * (figures.flow.observed or 0.0) >= USED * (figures.available or inf)
-    return row.found(figures, bound=is_lock_bound(figures), worse=_are_scarce(figures) or is_much)
+    return row.found(figures, bound=is_bound, worse=_are_scarce(figures) or is_much)
 
 
 def _hang(figures: Figures) -> bool:
@@ -318,15 +322,14 @@ def _hang(figures: Figures) -> bool:
     return (waits.each("lock") or 0.0) * throughput <= LITTLE_OF_LOCK * waiting
 
 
-def _list_standing(figures: Figures, seconds: float) -> list[int]:
+def _list_standing(figures: Figures, seconds: float) -> list[WorkerRecord]:
     completing = {worker.worker_id for worker in figures.window.workers if worker.requests}
-    found = []
-    for worker in figures.server.workers:
+
+    def stands(worker: WorkerRecord) -> bool:
         goes_on = worker.worker_id in completing and len(worker.ages) != worker.threads
-        least = figures.stuck_seconds if goes_on else seconds
-        if worker.ages and all((age or 0.0) >= least for age in worker.ages.values()):
-            found.append(worker.worker_id)
-    return found
+        return min(age or 0.0 for age in worker.ages.values()) >= (figures.stuck_seconds if goes_on else seconds)
+
+    return [worker for worker in figures.server.workers if worker.ages and stands(worker)]
 
 
 def _start_threads(figures: Figures) -> bool:
@@ -356,21 +359,16 @@ def _held(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     if not held or share < LOCKED or lacks_cpu:  # others report the lack of CPU
         return
     worst = max(held, key=lambda worker: worker.lock_waiters or 0.0)
-    facts: Facts = {
-        "worker": worst.worker_id,
-        "waiters": worst.lock_waiters or 0.0,
-        "load": worst.interpreter_load,
-        "share": share,
-        "of_request": of_request(waits, waits.each("interpreter_lock")),
-    }
     native = Private(f"{show_calls(figures.server, worst.worker_id)[:-1]} --native`", "`py-spy dump --native`")
+    of_each = of_request(waits, waits.each("interpreter_lock"))
+    facts: Facts = {"share": share, "of_request": of_each, "native": native}
     if find_cpu_of_own_threads(figures):
-        yield HELD_BY_OWN_THREADS.found(figures, facts, pid=see_own_threads(figures))
+        yield HELD_BY_OWN_THREADS.found(figures, facts, worst, pid=see_own_threads(figures))
     elif _may_compute(figures, worst):
-        yield HELD_COMPUTING.found(figures, facts, native=native)
+        yield HELD_COMPUTING.found(figures, facts, worst)
     else:
         more = raise_processes(figures, is_modelled=False)
-        yield HELD_ASLEEP.found(figures, facts, native=native, more=more.change, settings=more.settings)
+        yield HELD_ASLEEP.found(figures, facts, worst, more=more.change, settings=more.settings)
 
 
 def _is_seldom(figures: Figures) -> bool:
@@ -388,11 +386,3 @@ def _may_compute(figures: Figures, worker: WorkerFigures) -> bool:
     load = worker.interpreter_load or 0.0
     threads = next((each.threads for each in figures.server.workers if each.worker_id == worker.worker_id), None)
     return load >= LITTLE or (worker.lock_waiters or 0.0) <= ((threads or 0) - 1) * load
-
-
-def _disagreement(figures: Figures) -> Iterator[Finding]:
-    loads = {worker: worker.interpreter_load or 0.0 for worker in figures.active}
-    free = [worker for worker, load in loads.items() if load >= REACHED and is_contended(worker) is False]
-    for worst in sorted(free, key=lambda worker: -loads[worker])[:1]:
-        facts: Facts = {"worker": worst.worker_id, "load": loads[worst], "waiters": worst.lock_waiters}
-        yield COMPUTES_OUTSIDE.found(figures, facts, busy=worst.concurrency or 0.0)

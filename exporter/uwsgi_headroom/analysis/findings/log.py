@@ -76,8 +76,7 @@ UNANSWERED = Kind(
     "uWSGI closes the connection at once.",
     act="Compare the modifier that the web server sends with the `plugins` that uWSGI loads.",
     then="The modifier (`uwsgi_modifier1`) is 0 for Python, 5 for Perl, 14 for PHP, and 22 if clients speak TLS. "
-    "[look? See uWSGI's log. ]"
-    "[fix? {fix} ]" + LOG,
+    "[look? See uWSGI's log. ][fix? {fix} ]" + LOG,
     page_after=60,
     runbook="UwsgiNoApplication",
     log=(
@@ -166,13 +165,11 @@ def find_unanswered(figures: Figures) -> Iterator[Finding]:
     """The finding about requests that end at once without an answer, unless the log proves why."""
     unanswered, requests = figures.window.unanswered or 0, figures.flow.completed
     calls, closed = figures.window.unanswered_calls or 0, figures.server.unrequested
-    least, part = MANY_REFUSED
-    messages = figures.server.messages
-    if calls >= max(least, part * requests):
+    least = max(MANY_REFUSED[0], MANY_REFUSED[1] * requests)
+    if calls >= least:
         yield UNANSWERED_CALLS.found(figures, unanswered=calls)
     if closed >= least and not requests and not _choose(figures, "rejected"):
         yield PROTOCOL_DIFFERS.found(figures, closed=closed)
-    is_explained = any(message.agreed for code, message in messages.items() if BY_CODE[code].proof == "uncalled")
-    if unanswered < least or unanswered < part * requests or is_explained:
-        return
-    yield UNANSWERED.found(figures, unanswered=unanswered, instant=INSTANT)
+    said = figures.server.messages.items()
+    if unanswered >= least and not any(each.agreed for code, each in said if BY_CODE[code].proof == "uncalled"):
+        yield UNANSWERED.found(figures, unanswered=unanswered, instant=INSTANT)

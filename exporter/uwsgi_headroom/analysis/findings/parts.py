@@ -10,13 +10,14 @@ from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.capacity import count_more_workers
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings.clients import count_left, fail_mostly, judge_number
+from uwsgi_headroom.analysis.findings.clients import count_raised, judge_number
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.load import name_role
 from uwsgi_headroom.analysis.findings.log import UNPROVEN
 from uwsgi_headroom.analysis.findings.workers import LOOP
 from uwsgi_headroom.analysis.littles_law import ratio, shows_a_limit
-from uwsgi_headroom.analysis.settings import parse_version, review_server
+from uwsgi_headroom.analysis.setting_facts import parse_version
+from uwsgi_headroom.analysis.settings import review_server
 from uwsgi_headroom.analysis.worker_states import RECYCLED, count_workers_sharing_one_cpu, end
 from uwsgi_headroom.history.window import WorkerWindow
 from uwsgi_headroom.record import EmperorRecord, Memory, MemoryPressure
@@ -68,8 +69,7 @@ LITTLE = 512e6
 """The bytes that `limit-as` leaves where it may be why requests fail: one report, or a few threads, take as much."""
 
 REFUSED = 3
-"""At or above this number of refused items in a window, a full cache is a warning. One or two may be a burst that
-expires."""
+"""So many refused items in a window make a full cache a warning: one or two may be a burst that expires."""
 
 MANY_TASKS = 10
 """Fewer tasks in a spooler's directory are work in progress."""
@@ -90,8 +90,8 @@ ROLE_TAKES_MEMORY = Kind(
     role="limit",
     severity="warning or info",
     title="uWSGI's {role} {processes:takes|take} more memory than all workers together.",
-    evidence="The {role} {processes:takes|take} {resident:bytes} of memory, and the workers take {workers:bytes}; "
-    "{available:bytes} are available.",
+    evidence="The {role} {processes:takes|take} {resident_bytes:bytes} of memory, and the workers take "
+    "{together:bytes}; {available:bytes} are available.",
     meaning="[router? A router takes memory for each file descriptor that it is allowed to open. In containers, that "
     "may be a billion.][not router? The workers cannot use the memory that the {role} {processes:takes|take}.]",
     act="[router? Set `max-fd` to the number of connections that the router needs, such as 100000.]"
@@ -103,7 +103,7 @@ FEW_MORE_WORKERS = Kind(
     role="limit",
     severity="warning or info",
     title="There is [one? memory for only one more][not one? no memory for another] worker.",
-    evidence="A worker takes [at_most? at most ]{each:bytes} of memory; {available:bytes} are available "
+    evidence="A worker takes [at_most? at most ]{per_worker:bytes} of memory; {available:bytes} are available "
     "[cgroup? within the limit of its cgroup][not cgroup? on this host].",
     meaning="[info, one? If load grows, you can add only one worker.][info, not one? If load grows, you can add "
     "none.][warning? When memory runs out, the kernel kills a process, most likely a worker.]",
@@ -138,15 +138,15 @@ FEW_DESCRIPTORS = Kind(
     code="descriptors_used_up",
     severity="critical or warning",
     title="{affected:Worker} {affected:has|have} [critical? hardly any][warning? few] file descriptors left.",
-    evidence="Worker {worst} has {open:plain} of {most:plain} file descriptors open ({part:percent}); {near} of "
-    "{workers:worker} {near:has|have} at least {limit:percent} of {near:its|their} descriptors open.",
+    evidence="Worker {worker_id} has {open_fds:plain} of {most_fds:plain} file descriptors open ({part:percent}); "
+    "{near} of {workers:worker} {near:has|have} at least {limit:percent} of {near:its|their} descriptors open.",
     meaning="Each connection and each open file takes a file descriptor. Without a free descriptor, a worker accepts "
     "no request, and the application gets `Too many open files` when it opens a file or a connection.",
     act="[critical? To gain time, restart the workers that have few descriptors left: {end}.]"
     "[warning? Run `ls -l /proc/{pid}/fd` to see what is open.]",
     then="[critical? Run `ls -l /proc/{pid}/fd` to see what is open. ]If the number of open files keeps growing, the "
-    "application does not close them. If it needs all of them, raise `max-fd` from {most:plain} (and LimitNOFILE of "
-    "the service unit).",
+    "application does not close them. If it needs all of them, raise `max-fd` from {most_fds:plain} (and LimitNOFILE "
+    "of the service unit).",
     clause="[critical? {affected:worker} {affected:has|have} hardly any file descriptors left]",
     runbook="UwsgiDescriptorsLow",
     limits="waits",
@@ -157,7 +157,8 @@ MEMORY_GROWS = Kind(
     role="limit",
     severity="warning or info",
     title="The memory of {ids:worker} is growing.",
-    evidence="Worker {most} now takes {size:bytes}, which is {growth:bytes} more than {seconds:duration} ago.",
+    evidence="Worker {worker_id} now takes {resident_bytes:bytes}, which is {resident_growth:bytes} more than "
+    "{seconds:duration} ago.",
     meaning="Soon after a start, the application may fill its caches. If the memory keeps growing, it has a leak.",
     act="[not limit? If the memory keeps growing for minutes, set `reload-on-rss` until you have found the leak.]"
     "[limit? Make sure that all workers fit into memory at the size of `{option}`.]",
@@ -248,7 +249,7 @@ CACHE_FULL = Kind(
     role="limit",
     severity="warning or info",
     title="The {full:cache|caches} {names} {full:is|are} full.",
-    evidence="In the last {seconds:duration}, [at_most? at most ]{refused:new item} found no room"
+    evidence="In the last {seconds:duration}, [at_most? at most ]{cache_full:new item} found no room"
     "[items? ; {first} holds {items} of at most {most:item}].",
     meaning="uWSGI does not store an item without room, and the application has to compute it again. With `purge_lru`, "
     "it drops an old one instead. One with fewer items than `items` has most likely used up its blocks.",
@@ -290,7 +291,7 @@ VASSALS_THROTTLED = Kind(
     title="{throttled:vassal} of the emperor {throttled:fails|fail} to start.",
     evidence="The emperor waits before it tries again to start {names}[longest? , for {longest:duration} at most].",
     meaning="The application of a throttled vassal is down: the emperor waits longer and longer between its attempts "
-    "to start the vassal. {running:other vassal} {running:is|are} running.",
+    "to start the vassal. {vassals:other vassal} {vassals:is|are} running.",
     act="Check the emperor's log for the reason why a vassal exits when it starts.",
     then="Correct the cause: the emperor then starts the vassal at its next attempt.",
     runbook="UwsgiVassalThrottled",
@@ -363,31 +364,27 @@ def find_large_roles(figures: Figures) -> Iterator[Finding]:
             continue
         yield ROLE_TAKES_MEMORY.found(
             figures,
+            use,
             router=use.role == "router",
             worse=count_more_workers(memory) < FEW_WORKERS,
             role=name_role(use),
-            processes=use.processes,
-            resident=use.resident_bytes,
-            workers=memory.together,
+            together=memory.together,
             available=memory.available,
         )
 
 
 def find_low_headroom(figures: Figures) -> Iterator[Finding]:
     memory = figures.server.memory
-    if memory is None:
-        return
-    if memory.pressure:
+    if memory and memory.pressure:
         yield from _find_pressure(figures, memory, memory.pressure)
-    if (room := count_more_workers(memory)) >= FEW_WORKERS:
+    if memory is None or (room := count_more_workers(memory)) >= FEW_WORKERS:
         return
     yield FEW_MORE_WORKERS.found(
         figures,
+        memory,
         worse=room == 0 and memory.available < SCARCE * memory.together,
         one=room > 0,
         at_most=not memory.is_exact,
-        each=memory.per_worker,
-        available=memory.available,
         cgroup=memory.limited_by == "cgroup",
     )
 
@@ -396,35 +393,33 @@ def _find_pressure(figures: Figures, memory: Memory, pressure: MemoryPressure) -
     """The finding about processes that wait for memory. Those of the whole host may be of other programs."""
     own, stands = pressure.of == "cgroup", pressure.full >= STANDS_STILL
     cgroup = own and memory.limited_by == "cgroup"
-    facts = {"own": own, "some": pressure.some, "full": pressure.full, "available": memory.available, "cgroup": cgroup}
+    facts: Facts = {"own": own, "available": memory.available, "cgroup": cgroup}
     if own and stands:
-        yield MEMORY_STALLS.found(figures, facts, worse=shows_a_limit(figures.flow))
+        yield MEMORY_STALLS.found(figures, facts, pressure, worse=shows_a_limit(figures.flow))
     elif stands or pressure.some >= STALLED:
-        yield MEMORY_IS_SHORT.found(figures, facts)
+        yield MEMORY_IS_SHORT.found(figures, facts, pressure)
 
 
 def find_open_files(figures: Figures) -> Iterator[Finding]:
-    near = [
-        (worker.most_fds - worker.open_fds, worker)
-        for worker in figures.server.workers
-        if worker.open_fds and worker.most_fds and worker.open_fds >= NEAR_DESCRIPTORS * worker.most_fds
+    pairs = [
+        (each.most_fds - each.open_fds, each)
+        for each in figures.server.workers
+        if each.open_fds and each.most_fds and each.open_fds >= NEAR_DESCRIPTORS * each.most_fds
     ]
-    if not near:
+    if not pairs:
         return
-    full, workers = [worker for left, worker in near if left <= LEFT], [worker for _, worker in near]
-    worst = min(near, key=lambda each: each[0])[1]
+    near, full = [worker for _, worker in pairs], [worker for left, worker in pairs if left <= LEFT]
+    worst = min(pairs, key=lambda pair: pair[0])[1]
     yield FEW_DESCRIPTORS.found(
         figures,
+        worst,
         worse=bool(full),
-        affected=[worker.worker_id for worker in full or workers],
-        worst=worst.worker_id,
-        open=worst.open_fds,
-        most=worst.most_fds,
+        affected=[worker.worker_id for worker in full or near],
         part=(worst.open_fds or 0) / (worst.most_fds or 1),
         near=len(near),
         limit=NEAR_DESCRIPTORS,
         pid=Private(name_pids([worst.local_pid]), "PID"),
-        end=Private(end(figures.server, workers), "see `check`"),
+        end=Private(end(figures.server, near), "see `check`"),
     )
 
 
@@ -441,11 +436,9 @@ def find_growing_memory(figures: Figures) -> Iterator[Finding]:
     seconds, lives = LASTS
     yield MEMORY_GROWS.found(
         figures,
+        most,
         worse=figures.window.seconds >= seconds and ages.get(most.worker_id, 0.0) >= lives,
         ids=[worker.worker_id for worker in growths],
-        most=most.worker_id,
-        size=most.resident_bytes or 0,
-        growth=most.resident_growth or 0,
         limit=options.reload_on_rss or options.evil_reload_on_rss or None,
         option="reload-on-rss" if options.reload_on_rss else "evil-reload-on-rss",
     )
@@ -463,10 +456,10 @@ def _find_growths(figures: Figures) -> dict[WorkerWindow, int | float]:
 
 
 def find_files(figures: Figures) -> Iterator[Finding]:
-    """File systems without room, and files of metrics."""
     for use, mount, free, inodes in figures.server.setup.full_disks:
         facts: Facts = {"use": use, "mount": Private(mount), "free": free, "inodes": inodes}
-        yield DISK_FULL.found(figures, facts, where=Private(shlex.quote(mount), "there"), worse=fail_mostly(figures))
+        are_most = judge_number(figures, count_raised(figures))[1]
+        yield DISK_FULL.found(figures, facts, where=Private(shlex.quote(mount), "there"), worse=are_most)
     (folder, files), (least, each) = figures.server.setup.metrics_files, MANY_FILES
     if files >= max(least, each * len(figures.server.workers)):
         yield METRICS_FILES.found(figures, folder=Private(folder, "its folder"), files=files)
@@ -477,8 +470,8 @@ def find_address_space(figures: Figures) -> Iterator[Finding]:
     left = [worker.address_left for worker in figures.server.workers if worker.address_left is not None]
     message, traceback = (figures.server.messages.get(code) for code in ("out_of_memory", "traceback"))
     is_other = traceback is not None and traceback.place and "MemoryError" not in traceback.place
-    raised, requests = figures.window.exceptions - count_left(figures), figures.flow.completed
-    if left and min(left) < LITTLE and not is_other and (message or judge_number(raised, requests)[0]):
+    raised = count_raised(figures)
+    if left and min(left) < LITTLE and not is_other and (message or judge_number(figures, raised)[0]):
         yield ADDRESS_SPACE.found(figures, left=min(left), raised=raised, lines=getattr(message, "count", None))
 
 
@@ -543,7 +536,7 @@ def find_full_caches(figures: Figures) -> Iterator[Finding]:
         full=len(full),
         names=listed([f"`{cache.name}`" for cache in full], MOST_NAMED),
         at_most=bool(options.purging_caches),
-        refused=refused,
+        cache_full=refused,
         first=f"`{full[0].name}`",
         items=full[0].max_items and full[0].items,
         most=(full[0].max_items or 1) - 1,
@@ -575,16 +568,14 @@ def find_late_spoolers(figures: Figures) -> Iterator[Finding]:
     )
 
 
-def find_of_emperor(record: EmperorRecord) -> Iterator[Finding]:
-    if throttled := record.throttled:
-        yield VASSALS_THROTTLED.found(
-            throttled=len(throttled),
-            names=Private(listed(throttled, MOST_NAMED), "them"),
-            longest=record.longest,
-            running=record.vassals,
-        )
+def collect_emperor_findings(record: EmperorRecord) -> list[Finding]:
+    found, throttled = [], record.throttled
+    if throttled:
+        names = Private(listed(throttled, MOST_NAMED), "them")
+        found.append(VASSALS_THROTTLED.found(None, record, throttled=len(throttled), names=names))
     if record.refused:
-        yield VASSAL_REFUSED.found(name=Private(record.refused))
+        found.append(VASSAL_REFUSED.found(name=Private(record.refused)))
+    return found
 
 
 def find_setup(figures: Figures) -> Iterator[Finding]:

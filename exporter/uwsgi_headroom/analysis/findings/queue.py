@@ -95,9 +95,9 @@ LONG_WAIT = replace(
     NOTHING_COMPLETED,
     severity="critical or warning",
     title="Requests wait in the listen queue.",
-    evidence="Over the last {seconds:duration}[socket?  at {socket}], requests wait [is_floor? at least ]"
-    "{mean:duration} on average[slowest?  (1 of 100 at least {slowest:duration})][served? , and are then in service "
-    "for {served:duration}].",
+    evidence="Over the last {seconds:duration}[socket?  at {socket}], requests wait [wait_is_floor? at least ]"
+    "{queue_wait:duration} on average[slowest?  (1 of 100 at least {slowest:duration})][served? , and are then in "
+    "service for {served:duration}].",
     page_after=600,
 )
 STAND_UNCOUNTED = replace(
@@ -128,7 +128,7 @@ BURNS = Kind(
     role="harm",
     severity="critical, warning or info",
     title="More than the permitted {permitted} of requests were slower than {threshold}, lost or refused.",
-    evidence="Of {requests} requests in the last {long:duration}, {share:fine_percent} missed the objective (burn "
+    evidence="Of {requests} requests in the last {seconds:duration}, {share:fine_percent} missed the objective (burn "
     "rate {rate:mean}; in the last {short:duration}: {short_rate:mean}).[slow?  {slow} {slow:was|were} too "
     "slow.][waited?  {waited} {waited:was|were} too slow only because of the wait in the listen queue.][lost?  {lost} "
     "{lost:was|were} lost.][refused?  {refused} {refused:was|were} refused.]",
@@ -196,9 +196,8 @@ def _longer_queue(figures: Figures, backlog: Backlog) -> str:
 def _wait(figures: Figures) -> Iterator[Finding]:
     flow, socket = figures.longest_wait
     waiting = judge_waiting(flow)
-    if waiting in (None, "none"):
-        return
-    if are_stopped_when_idle(figures) and (flow.queue_wait or inf) < SEVERE[0]:  # the first request waits for workers
+    is_start = are_stopped_when_idle(figures) and (flow.queue_wait or inf) < SEVERE[0]  # a request waits for workers
+    if waiting in (None, "none") or is_start:
         return
     if flow.queue_wait is None:
         number = flow.queue_length or 0.0
@@ -210,10 +209,9 @@ def _wait(figures: Figures) -> Iterator[Finding]:
     slowest = find_percentile(waits, 0.99)
     yield LONG_WAIT.found(
         figures,
+        flow,
         worse=waiting == "severe" and not waits_for_a_reload(figures),
         socket=socket,
-        is_floor=flow.wait_is_floor,
-        mean=flow.queue_wait,
         slowest=getattr(slowest, "seconds", None),
         served=flow.response_time or None,
         **advise(figures),
@@ -228,10 +226,9 @@ def _tracked(figures: Figures) -> Iterator[Finding]:
     used, (near, full), (many, part) = tracked.entries / tracked.most, TRACKED, MANY_DROPPED
     is_full = dropped > 0 and used >= full
     if is_full or used >= near:
-        facts: Facts = {"entries": tracked.entries, "most": tracked.most, "more": 2 * tracked.most}
         worse = is_full and dropped >= max(many, part * figures.flow.completed)
         row = TABLE_DROPS if is_full else TABLE_NEAR
-        yield row.found(figures, facts, used=used, dropped=dropped, worse=worse)
+        yield row.found(figures, tracked, more=2 * tracked.most, used=used, dropped=dropped, worse=worse)
 
 
 def find_missed(figures: Figures) -> Iterator[Finding]:
@@ -245,13 +242,10 @@ def find_missed(figures: Figures) -> Iterator[Finding]:
     yield BURNS.found(
         figures,
         _advise(figures, short) | {name: round(number) or None for name, number in _count(long).items()},
+        long,
         worse=(min(rates) >= SLOW_BURN) + (objective.level == "fast"),
         permitted=fine_percent(1 - objective.objective),
         threshold=chosen(objective.threshold),
-        requests=long.requests,
-        long=long.seconds,
-        share=long.share,
-        rate=rates[-1],
         short=short.seconds,
         short_rate=rates[0],
         lasts=30 * 86400 / rates[-1],

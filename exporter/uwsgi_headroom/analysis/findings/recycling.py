@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.littles_law import shows_a_limit
-from uwsgi_headroom.analysis.settings import MAX_REQUESTS_DELTA, parse_version
+from uwsgi_headroom.analysis.setting_facts import MAX_REQUESTS_DELTA, parse_version
 from uwsgi_headroom.analysis.worker_states import (
     AWAY,
     RECYCLED,
@@ -60,8 +60,6 @@ MANY_ENDS = 0.5
 ROOM = 1.5
 """The limit that leaves an application room to grow, as a multiple of what it has when it is loaded."""
 
-EVIL = "evil-reload-on-rss"
-"""The option whose limit ends a worker in the middle of its requests, by SIGKILL."""
 
 LIMIT_TOO_LOW = Kind(
     code="respawn_loop",
@@ -150,13 +148,9 @@ def _round_up(number: float, to: int = 1000) -> int:
 
 
 def find_recycling(figures: Figures) -> Iterator[Finding]:
-    """The finding about workers that reach a limit of requests, memory or age so early that it costs capacity."""
-    if count_respawns(figures) < OFTEN:
-        return
-    for reach in (_reach_max_requests, _leak_soon, _begin_above_limit, _reach_lifetime):
-        if found := reach(figures):
-            yield found
-            return
+    rules = (_reach_max_requests, _leak_soon, _begin_above_limit, _reach_lifetime)
+    if count_respawns(figures) >= OFTEN:
+        yield from [found for rule in rules if (found := rule(figures))][:1]
 
 
 def _reach_max_requests(figures: Figures) -> Finding | None:
@@ -166,22 +160,16 @@ def _reach_max_requests(figures: Figures) -> Finding | None:
         return None
     served = sum(requests for _, _, requests in find_ends(figures))
     enough = _round_up(max(served, LIFE * served / window.seconds) / len(window.workers))
-    return _tell_too_low(figures, "max-requests", f"{most} requests", {"max-requests": enough})
+    return _tell_too_low(figures, "max-requests", f"{most} requests", enough)
 
 
-def _tell_too_low(figures: Figures, option: str, limit: str, settings: Mapping[str, int]) -> Finding:
-    return LIMIT_TOO_LOW.found(
-        figures,
-        option=option,
-        limit=limit,
-        enough=settings[option],
-        apart=settings.get(f"{option}-delta"),
-        settings=tuple(settings.items()),
-    )
+def _tell_too_low(figures: Figures, option: str, limit: str, enough: int, apart: int | None = None) -> Finding:
+    settings = ((option, enough), *([(f"{option}-delta", apart)] if apart else []))
+    facts: Facts = {"option": option, "limit": limit, "enough": enough, "apart": apart}
+    return LIMIT_TOO_LOW.found(figures, facts, settings=settings)
 
 
 def find_recycled_together(figures: Figures) -> Iterator[Finding]:
-    """The finding about workers that reach `max-requests` together, or take long to end, so that requests wait."""
     records, most, ended = figures.server.workers, figures.server.setup.options.max_requests, find_ends(figures)
     if not most or most < SERVED or len(records) < 2 or not ended or not shows_a_limit(figures.flow):
         return
@@ -244,10 +232,10 @@ def _stagger(figures: Figures, most: int, *, rarely: bool) -> dict[str, int]:
 class Leak(NamedTuple):
     """Memory that grows with every request. each: bytes a request; limit: megabytes of `option`; life: in seconds."""
 
-    each: float
+    each: int
     option: str
+    evil: bool
     limit: int
-    respawns: int
     processes: int
     life: float
 
@@ -255,30 +243,23 @@ class Leak(NamedTuple):
 def find_leak(figures: Figures) -> Leak | None:
     """The leak that ends workers by a limit of memory; None if there is none, or if uWSGI reports no memory."""
     options, window = figures.server.setup.options, figures.window
-    option = "reload-on-rss" if options.reload_on_rss else EVIL
-    limit = options.reload_on_rss or options.evil_reload_on_rss
+    limit, is_evil = options.reload_on_rss or options.evil_reload_on_rss, not options.reload_on_rss
+    option = "evil-" * is_evil + "reload-on-rss"
     grown = sum(worker.grown_kilobytes or 0 for worker in window.workers) * 1024
     respawns = count_respawns(figures)
     if not limit or respawns <= 0 or not figures.flow.completed or grown < LEAK * limit * 2**20 * respawns:
         return None
     processes = respawns + len(window.workers)
     # What a process has after its first request is where it begins.
-    each = grown / max(1, figures.flow.completed - processes)
-    return Leak(each, option, limit, respawns, processes, mean_life(figures))
-
-
-def tell_leak(figures: Figures, leak: Leak, *, is_critical: bool = False) -> Finding:
-    evil = leak.option == EVIL
-    return LEAK_ENDS_WORKERS.found(figures, _describe_leak(leak), limit=leak.limit, evil=evil, worse=is_critical)
-
-
-def _describe_leak(leak: Leak) -> Facts:
-    return {"each": round(leak.each), "processes": leak.processes, "life": leak.life, "option": leak.option}
+    each = round(grown / max(1, figures.flow.completed - processes))
+    return Leak(each, option, is_evil, limit, processes, mean_life(figures))
 
 
 def _leak_soon(figures: Figures) -> Finding | None:
     leak, away = find_leak(figures), part_away(figures) or 0.0
-    return tell_leak(figures, leak) if leak and leak.life < SHORT_LIFE and away >= AWAY else None
+    if leak is None or leak.life >= SHORT_LIFE or away < AWAY:
+        return None
+    return LEAK_ENDS_WORKERS.found(figures, leak, worse=False)
 
 
 def _begin_above_limit(figures: Figures) -> Finding | None:
@@ -299,16 +280,15 @@ def _reach_lifetime(figures: Figures) -> Finding | None:
     if not RECYCLED * life <= mean_life(figures) <= 2 * life:
         return None
     longer = round(LIFE if life < LIFE else 2 * life)
-    settings, apart = {"max-worker-lifetime": longer}, round(longer / len(figures.window.workers))
-    if (options.max_worker_lifetime_delta or 0) < apart:
-        settings["max-worker-lifetime-delta"] = apart
-    return _tell_too_low(figures, "max-worker-lifetime", f"{life} s", settings)
+    apart = round(longer / len(figures.window.workers))
+    delta = None if (options.max_worker_lifetime_delta or 0) >= apart else apart
+    return _tell_too_low(figures, "max-worker-lifetime", f"{life} s", longer, delta)
 
 
 def find_memory_recycled(figures: Figures) -> Iterator[Finding]:
     leak = find_leak(figures)
     if leak is not None and not list(find_recycling(figures)):
-        yield MEMORY_RECYCLED.found(figures, _describe_leak(leak))
+        yield MEMORY_RECYCLED.found(figures, leak)
 
 
 def _least_life(figures: Figures) -> int:

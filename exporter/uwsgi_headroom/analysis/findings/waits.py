@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.advice import KEPT_OR_SLOW as UNSURE
 from uwsgi_headroom.analysis.advice import LEAST_BACKEND, fills_threads, name_saturated
@@ -116,7 +116,7 @@ CONNECTION_SHARED = Kind(
     code="connection_shared",
     severity="critical, warning or info",
     title="Workers share one connection to {address}[critical? , and mix up responses].",
-    evidence="{sharing} of {workers} workers have the same open connection; on average, {waiting:mean} threads wait "
+    evidence="{sharing} of {workers} workers have the same open connection; on average, {shared:mean} threads wait "
     "for a response on it{of_request}.",
     meaning="The application opened the connection before uWSGI forked the workers. [critical? Each request takes the "
     "response that arrives first: users get wrong data, or that of others, unless each response carries the ID of its "
@@ -183,10 +183,10 @@ LOOP_HELD = Kind(
     code="loop_held",
     severity="critical, warning or info",
     title="The event {ids:loop|loops} of {ids:worker} {ids:is|are} blocked by calls[doing?  that are {doing}].",
-    evidence="Calls occupied the thread of worker {worst} for {part:percent} of the last {seconds:duration}[longest? , "
-    "one of them for {longest}][load? ; this thread used {load:cpu} of a CPU]. In this worker, {serving:request} "
-    "{serving:is|are} in service[counted? , and {completed:request} {completed:was|were} completed].[others?  Other "
-    "calls block {others:worker}.]",
+    evidence="Calls occupied the thread of worker {worker_id} for {part:percent} of the last {seconds:duration}"
+    "[longest? , one of them for {longest}][load? ; this thread used {load:cpu} of a CPU]. In this worker, "
+    "{serving:request} {serving:is|are} in service[counted? , and {completed:request} {completed:was|were} completed]."
+    "[others?  Other calls block {others:worker}.]",
     meaning="One thread serves all requests of a worker: while a call occupies it, they stop, on all async cores.",
     act="Run {calls} to find the call[blocked? , then restart {blocked:worker} with {kill}].",
     then="[blocked? SIGTERM does not end {blocked:it|them}, and SIGKILL loses {blocked:its|their} requests. Later: "
@@ -213,9 +213,8 @@ STUCK = Kind(
     "has ended.][coroutines, full? Each stuck request holds an async core, and hardly any async cores are "
     "free.][coroutines, not full? Async cores are free, but no request is completed: a call that does not yield may "
     "block a worker and all of its requests. A database driver may not be patched.]",
-    act="[not child? Run {calls} to see what the stuck {stuck:request waits|requests wait} for.]"
-    "[child? Run {programs} to see the {stuck:program|programs} that the stuck {stuck:request waits|requests wait} "
-    "for.]",
+    act="[not child? Run {calls} to see what the stuck {stuck:request waits|requests wait} for.][child? Run {programs} "
+    "to see the {stuck:program|programs} that the stuck {stuck:request waits|requests wait} for.]",
     then="[many? Then restart their workers with the command that {pids} prints. ]Set timeouts on the calls that the "
     "application makes[child? , and let it read the output of programs while they run (`communicate()`): one in "
     "`pipe_write` waits for that][harakiri? , and set `harakiri` as the last resort].[reset?  `harakiri` ({reset} s) "
@@ -307,12 +306,17 @@ SATURATED = Kind(
 
 
 def find(figures: Figures) -> Iterator[Finding]:
-    waits = figures.waits
-    if waits is not None:
-        yield from _shared(figures, waits)
-        yield from _clients(figures, waits)
-        yield from _files(figures, waits)
-        yield from _tries(figures, waits)
+    waits, (kind, mount) = figures.waits, figures.server.sample.file_system
+    if waits is None:
+        return
+    yield from _shared(figures, waits)
+    yield from _clients(figures, waits)
+    reading, sleeping = waits.threads.get("disk", 0.0), waits.threads.get("sleep", 0.0)
+    if kind and waits.share("disk") >= MOSTLY and reading >= LEAST_THREADS:
+        worse = reading >= USED * (figures.threads or 0)
+        yield FILES.found(figures, worse=worse, kind=kind, mount=Private(mount))
+    if tries_again(figures) and waits.nap and sleeping >= LEAST_THREADS:
+        yield SLEEP_AGAIN.found(figures, waits, worse=sleeping >= USED * (figures.available or 0))
 
 
 def blocks(figures: Figures, waits: WaitFigures, threads: float) -> bool:
@@ -325,17 +329,18 @@ def blocks(figures: Figures, waits: WaitFigures, threads: float) -> bool:
 
 
 def find_blocked_output(figures: Figures) -> Iterator[Finding]:
-    waits, known = figures.waits, figures.server.waits
+    waits, output = figures.waits, figures.server.sample.output_name
     if waits is None or not blocks(figures, waits, waits.output):
         return
     writer = next((worker.local_pid for worker in figures.server.workers if worker.local_pid and worker.ages), None)
-    worse, output = figures.flow.requests == 0 or shows_a_limit(figures.flow), known and known.output_name
+    worse = figures.flow.requests == 0 or shows_a_limit(figures.flow)
     facts: Facts = {"writing": waits.output, "behind": waits.threads.get("lock", 0.0)}
-    if known and output == "log socket":
-        yield LOG_BLOCKED.found(figures, facts, worse=worse, socket=Private(known.output_socket, "the socket"))
-        return
-    pid = Private(name_pids([writer], "WORKER_PID"), "WORKER_PID")
-    yield OUTPUT_BLOCKED.found(figures, facts, worse=worse, output=output or "standard output or error", pid=pid)
+    if output == "log socket":
+        socket = Private(figures.server.sample.output_socket, "the socket")
+        yield LOG_BLOCKED.found(figures, facts, worse=worse, socket=socket)
+    else:
+        pid = Private(name_pids([writer], "WORKER_PID"), "WORKER_PID")
+        yield OUTPUT_BLOCKED.found(figures, facts, worse=worse, output=output or "standard output or error", pid=pid)
 
 
 def _shared(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
@@ -343,10 +348,10 @@ def _shared(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         largest = max(connections, key=lambda each: each.workers)
         yield CONNECTION_SHARED.found(
             figures,
+            waits,
             worse=(waits.shared >= LEAST_SHARED) + (waits.shared >= AT_ONCE),
             address=Private(largest.address, "a backend"),
             sharing=largest.workers,
-            waiting=waits.shared,
             is_cause=blocks(figures, waits, waits.shared),
         )
 
@@ -365,23 +370,6 @@ def _clients(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         yield WAIT_FOR_CLIENTS.found(figures, facts, served=figures.flow.requests != 0, worse=is_many)
 
 
-def _files(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
-    (kind, mount), threads = figures.server.sample.file_system, waits.threads.get("disk", 0.0)
-    if kind and waits.share("disk") >= MOSTLY and threads >= LEAST_THREADS:
-        worse = threads >= USED * (figures.threads or 0)
-        yield FILES.found(figures, worse=worse, kind=kind, mount=Private(mount))
-
-
-def _tries(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
-    sleeping = waits.threads.get("sleep", 0.0)
-    if tries_again(figures) and waits.nap and sleeping >= LEAST_THREADS:
-        yield SLEEP_AGAIN.found(
-            figures,
-            worse=sleeping >= USED * (figures.available or 0),
-            nap=waits.nap,
-        )
-
-
 COMPUTING: tuple[State, ...] = ("cpu", "cpu_wait", "interpreter_lock")
 
 
@@ -394,13 +382,8 @@ class _Held(NamedTuple):
     window: WorkerWindow
     use: LoopUse
 
-    @property
-    def activity(self) -> str:
-        return name_activity(*self.use.hold)
-
-    @property
-    def worker_id(self) -> int:
-        return self.worker.worker_id
+    worker_id: int
+    activity: str
 
 
 def find_held_loops(figures: Figures) -> Iterator[Finding]:
@@ -414,6 +397,7 @@ def find_held_loops(figures: Figures) -> Iterator[Finding]:
     yield LOOP_HELD.found(
         figures,
         _choose_remedy(figures, worst),
+        worst,
         worse=_stand(figures, held) + (worst.part >= MOSTLY or worst.seconds >= LONG),
         ids=alike,
         others=[each.worker_id for each in held if each.worker_id not in alike],
@@ -423,8 +407,6 @@ def find_held_loops(figures: Figures) -> Iterator[Finding]:
         calls=see_calls(figures.server, worst.worker_id),
         blocked=sorted(worker.worker_id for worker in blocked),
         kill=Private(kill("KILL", blocked), "SIGKILL"),
-        worst=worst.worker_id,
-        part=worst.part,
         seconds=figures.window.observed_seconds,
         longest=worst.seconds >= 1 and duration(worst.seconds),
         load=ratio(cpu, figures.window.seconds),
@@ -461,7 +443,8 @@ def _find_held(figures: Figures) -> list[_Held]:
         if use.held:  # a call that computes is known only after a CPU second, which takes long where CPUs are scarce
             part = max(part, min(1.0, use.longest / seconds))
         if part >= HELD[0] or use.longest >= LONG:
-            found.append(_Held(part, use.longest, worker, window, use))
+            held = worker, window, use, worker.worker_id, name_activity(*use.hold)
+            found.append(_Held(part, use.longest, *held))
     return sorted(found, key=lambda each: (-each.part, -each.seconds))
 
 
@@ -491,8 +474,8 @@ def _choose_remedy(figures: Figures, worst: _Held) -> Facts:
 
 def find_stuck(figures: Figures) -> Iterator[Finding]:
     """The finding about stuck requests. `harakiri` helps only where it ends those of few threads."""
-    requests, seconds, server = find_harmful_requests(figures), figures.stuck_seconds, figures.server
-    waits = figures.waits
+    requests, seconds = find_harmful_requests(figures), figures.stuck_seconds
+    server, waits = figures.server, figures.waits
     if not requests:
         return
     (oldest, worst), ids = requests[0], sorted({worker_id for _, worker_id in requests})
@@ -549,11 +532,9 @@ def find_backends(figures: Figures) -> Iterator[Finding]:
         )
     elif known and waits.share("backend") >= MOSTLY and (is_used or fills_threads(figures, known)):
         named = name_saturated(figures, known)
-        facts |= asdict(known) | {"named": Private(named, known.name)}
-        del facts["name"]
-        most = fills_threads(figures, known) and rate(known.high)
+        facts |= {"named": Private(named, known.name), "most": fills_threads(figures, known) and rate(known.high)}
         look = _say(see_backends, [each for each in waits.destinations if each.label == named])
-        yield SATURATED.found(figures, facts, most=most, look=look, worse=is_used)
+        yield SATURATED.found(figures, facts, known, look=look, worse=is_used)
     elif are_most:
         turns = bool(main) and all(map(is_one_at_a_time, main))
         yield BACKEND.found(figures, facts, what=_say(describe, main), turns=turns, look=_say(see_backends, main))

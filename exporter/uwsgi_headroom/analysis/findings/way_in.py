@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.log import MANY_REFUSED
-from uwsgi_headroom.record import Refusal, SharedSocket, Sharer, Way, WebError, WebLine
+from uwsgi_headroom.surroundings import Refusal, SharedSocket, Sharer, Way, WebError, WebLine
 from uwsgi_headroom.uwsgi_log.messages import BY_CODE
 from uwsgi_headroom.words.template import Facts, Private
 
@@ -64,9 +64,8 @@ REFUSED = Kind(
     "mounts than uWSGI, as with `PrivateTmp=`]. No request came in the last {seconds:duration}." + _NAMED,
     meaning="To connect to a UNIX socket takes the right to write to it, and to enter each directory above it. Without "
     "it, web servers answer 502, and uWSGI gets no request.",
-    act="[socket? Set `chmod-socket` to 660 and `chown-socket` to {to}.]"
-    "[directory? Let {user} enter {where} (`chmod o+x`).]"
-    "[absent? Move the socket to a directory that both see, such as one below /run.]",
+    act="[socket? Set `chmod-socket` to 660 and `chown-socket` to {to}.][directory? Let {user} enter {where} (`chmod "
+    "o+x`).][absent? Move the socket to a directory that both see, such as one below /run.]",
     then="[socket? If uWSGI does not start as root, it cannot change the owner: add {user} to the group of the socket "
     "instead.][directory? Or move the socket to a directory below /run.]",
     keeps_out=True,
@@ -78,14 +77,12 @@ SHARED = Kind(
     severity="warning or info",
     title="Another uWSGI [same? takes requests from the same socket][older? still waits at an older socket of the same "
     "path][port? takes a part of the connections to the same address][stopped? , and is stopped].",
-    evidence="[not stopped? For {age:duration}, {process} has waited for requests at {place}]"
-    "[stopped? It waits for requests at {place} ({process}), but a signal or a debugger has stopped it]"
-    "[none? , and none came to this uWSGI].",
+    evidence="[not stopped? For {age:duration}, {process} has waited for requests at {place}][stopped? It waits for "
+    "requests at {place} ({process}), but a signal or a debugger has stopped it][none? , and none came to this uWSGI].",
     meaning="What it serves is in no figure here, and may be of older code. After `f` in `master-fifo`, both masters "
     "take requests until one ends. With `reuse-port`, the kernel gives each a part of all connections.",
-    act="[stopped? Resume or end {process}: the connections that it gets hang.]"
-    "[not stopped, elder? If this uWSGI replaces it, end {process}.]"
-    "[not stopped, not elder? If {process} replaces this uWSGI, end this one.]",
+    act="[stopped? Resume or end {process}: the connections that it gets hang.][not stopped, elder? If this uWSGI "
+    "replaces it, end {process}.][not stopped, not elder? If {process} replaces this uWSGI, end this one.]",
 )
 
 LARGE_HEADS = Kind(
@@ -186,20 +183,20 @@ def find(figures: Figures) -> Iterator[Finding]:
     ways, none, is_counted = figures.server.ways_in, figures.none_came, figures.window.is_counted
     for way in ways.ways * (is_counted or figures.flow.observed is not None):
         named = [f"{each.path}:{each.line}" for each in ways.lines if each.name == way.name]
+        came = (ways.came or not is_counted) and not none
         facts: Facts = {"path": Private(way.path), "named": Private(" and ".join(named[:2]))}
-        lost = facts | {"came": (ways.came or not is_counted) and not none, "place": Private(way.path, "its path")}
+        facts |= {"came": came, "place": Private(way.path, "its path")}
         if way.state == "gone":
-            yield GONE.found(figures, lost, worse=(not lost["came"]) + (none and bool(named)))
+            yield GONE.found(figures, facts, worse=(not came) + (none and bool(named)))
         elif way.state == "replaced":
-            yield _replaced(figures, way, lost)
+            yield _replaced(figures, way, facts, is_named=bool(named))
         elif none and way.refusal and way.refusal.path:
-            yield _refused(figures, way, facts, worse=bool(named))
+            yield _refused(figures, way.path, way.refusal, facts, is_named=bool(named))
     idle, rate = figures.quiet or (0.0, 0.0)
     if none and idle * rate >= QUIET:
         yield STOPPED.found(figures, idle=idle, rate=rate)
-    for address in ways.dead_ends:
-        own = Private(list(figures.server.queues))
-        yield DEAD_END.found(figures, address=Private(address), own=own, none=none)
+    own = Private(list(figures.server.queues))
+    yield from [DEAD_END.found(figures, address=Private(each), own=own, none=none) for each in ways.dead_ends]
     yield from [_share(figures, each) for each in ways.sharers]
     yield from list(_mismatch(figures, ways.lines))[:1] * none
     by_row = {(each.cause, bool(each.name)): each for each in reversed(ways.errors)}
@@ -226,24 +223,21 @@ def _describe(figures: Figures, error: WebError) -> Finding:
     """It is worse if users feel it, as for requests that uWSGI refuses."""
     row = _ROWS[error.cause if error.name else "elsewhere"]
     paths, (least, part) = {way.name: way.path for way in figures.server.ways_in.ways}, MANY_REFUSED
-    known: Facts = {
-        **error._asdict(),
+    facts: Facts = {
         "log": Private(error.log, "a file"),
         "read": bool(figures.server.log and not figures.server.log.off),
         "path": error.address.startswith("/"),
         "address": Private(error.address, "not one of uWSGI's"),
         "own": Private([paths.get(name, name) for name in figures.server.queues], "other ones"),
     }
-    facts = {name: known[name] for name in row.facts & known.keys()}
-    return row.found(figures, facts, worse=error.number >= max(least, part * figures.flow.completed))
+    return row.found(figures, facts, error, worse=error.number >= max(least, part * figures.flow.completed))
 
 
-def _replaced(figures: Figures, way: Way, facts: Facts) -> Finding:
+def _replaced(figures: Figures, way: Way, facts: Facts, *, is_named: bool) -> Finding:
     """Another program than uWSGI is no deploy, and neither is a socket on which nobody listens."""
     rival, age = way.rival, max(0.0, (figures.server.time or way.since) - way.since)
     is_other = rival is not None and "uwsgi" not in rival.name
     is_sure = way.nobody or is_other or age >= REPLACED_SECONDS
-    is_named = any(each.name == way.name for each in figures.server.ways_in.lines)
     is_lost = figures.none_came and ((way.nobody and is_named) or bool(is_other and rival and rival.serves))
     return REPLACED.found(
         figures,
@@ -260,15 +254,14 @@ def _replaced(figures: Figures, way: Way, facts: Facts) -> Finding:
     )
 
 
-def _refused(figures: Figures, way: Way, facts: Facts, *, worse: int) -> Finding:
-    refusal = way.refusal or Refusal("", "", "")
-    is_socket = refusal.path == way.path
+def _refused(figures: Figures, path: str, refusal: Refusal, facts: Facts, *, is_named: bool) -> Finding:
+    is_socket = refusal.path == path
     owner, _, _ = refusal.owner.partition(":")
     return REFUSED.found(
         figures,
         facts,
-        worse=worse,
-        program=refusal.program,
+        refusal,
+        worse=is_named,
         user=Private(refusal.user, "its user"),
         where=Private(refusal.path, "the directory above the socket"),
         mode=Private(refusal.mode),
@@ -286,18 +279,10 @@ def _share(figures: Figures, sharer: Sharer) -> Finding:
     is_meant = sharer.socket == "port" or (sharer.socket == "older" and not figures.none_came)
     is_stopped = sharer.is_stopped and sharer.socket == "port"
     is_sure = age >= REPLACED_SECONDS and options.complete and not options.zerg and not is_meant
-    kinds: Facts = {each: each == sharer.socket for each in get_args(SharedSocket)}
-    return SHARED.found(
-        figures,
-        kinds,
-        worse=is_stopped or is_sure,
-        stopped=is_stopped,
-        none=figures.none_came,
-        age=age,
-        process=Private(f"process {sharer.pid}", "another process"),
-        place=Private(sharer.name, "it"),
-        elder=sharer.is_older,
-    )
+    facts: Facts = {each: each == sharer.socket for each in get_args(SharedSocket)}
+    facts |= {"process": Private(f"process {sharer.pid}", "another process"), "place": Private(sharer.name, "it")}
+    facts |= {"age": age, "stopped": is_stopped, "elder": sharer.is_older, "none": figures.none_came}
+    return SHARED.found(figures, facts, worse=is_stopped or is_sure)
 
 
 def _mismatch(figures: Figures, lines: Sequence[WebLine]) -> Iterator[Finding]:

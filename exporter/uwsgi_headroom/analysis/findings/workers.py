@@ -12,17 +12,8 @@ from uwsgi_headroom.analysis.advice import AGAIN_AND_AGAIN, killed_fill_threads
 from uwsgi_headroom.analysis.advice import RELOADED_AGAIN as RELOADS
 from uwsgi_headroom.analysis.destinations import join_labels, list_main
 from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.findings import recycling
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
-from uwsgi_headroom.analysis.findings.recycling import (
-    EVIL,
-    OFTEN,
-    SERVED,
-    SHORT_LIFE,
-    find_leak,
-    find_memory_recycled,
-    find_recycling,
-    tell_leak,
-)
 from uwsgi_headroom.analysis.log_words import ENDS, LOG, is_proven, proven_signal
 from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.analysis.worker_states import (
@@ -36,12 +27,12 @@ from uwsgi_headroom.analysis.worker_states import (
     scales,
 )
 from uwsgi_headroom.uwsgi_log.messages import name_signal
-from uwsgi_headroom.words.template import Facts, Private
+from uwsgi_headroom.words.template import Private
 
 MANY_LOST = (3, 0.01)
 """At or above this number of lost requests, and this fraction of all requests, the loss is critical."""
 
-LOOP = (OFTEN, 1.0)
+LOOP = (recycling.OFTEN, 1.0)
 """This many respawns of one worker per window, and per minute, are a loop if the worker serves little in between."""
 
 LOOP_CHEAPER = (10, 4.0)
@@ -59,8 +50,8 @@ HARAKIRI = Kind(
     code="harakiri",
     severity="critical or warning",
     title="uWSGI kills workers whose requests exceed `harakiri`[limit?  ({limit} s)].",
-    evidence="uWSGI killed a worker {kills:times} in the last {seconds:duration}. The killed workers were serving at "
-    "least {lost:request}[other? ; workers also ended {other:times} for other reasons].",
+    evidence="uWSGI killed a worker {harakiris:times} in the last {seconds:duration}. The killed workers were serving "
+    "at least {lost:request}[other? ; workers also ended {other:times} for other reasons].",
     meaning="All requests in a killed worker are lost, and uWSGI counts none of them.[threads?  With `threads`, a "
     "worker has only one timer, and each further request resets it: a slow one may run longer.]",
     act="[backend? Find out why {backend} does not answer in time: most of these requests wait for it.]"
@@ -78,8 +69,8 @@ OUT_OF_MEMORY = Kind(
     code="out_of_memory",
     severity="critical or warning",
     title="{ids:Worker} {ids:was|were} killed because memory ran out.",
-    evidence="In the last {seconds:duration}, the kernel killed {kills} {kills:process|processes} for lack of memory, "
-    "and {ends:worker} ended, with at least {lost:request} in service.[each?  A worker takes {each:bytes}.]",
+    evidence="In the last {seconds:duration}, the kernel killed {oom_kills} {oom_kills:process|processes} for lack of "
+    "memory, and {ends:worker} ended, with at least {lost:request} in service.[each?  A worker takes {each:bytes}.]",
     meaning="The kernel kills a process without warning (signal 9) when its cgroup, or the host, has no memory left.",
     act="[cgroup? Raise the memory limit of the cgroup][not cgroup? Add memory to the host, or to its cgroup], or use "
     "fewer `processes`.",
@@ -140,8 +131,7 @@ KEEPS_RESTARTING = Kind(
     then="[look? Look in uWSGI's log for an import error, `died, killed by signal`, or an exit of the application "
     "itself. ][fix? {fix} ]"
     + LOG
-    + "[options? Check whether you want {options} to end workers: the configuration sets "
-    "this.]",
+    + "[options? Check whether you want {options} to end workers: the configuration sets this.]",
     clause="{ids:worker} {ids:keeps|keep} restarting[killed? , killed{killed}][not killed, place? : {place}]",
     page_after=60,
     runbook="UwsgiRequestsLost",
@@ -197,10 +187,10 @@ def find(figures: Figures) -> Iterator[Finding]:
     yield from _harakiri(figures)
     killed = list(_out_of_memory(figures))
     yield from killed or _lost(figures)
-    if not killed and not list(find_recycling(figures)):
+    if not killed and not list(recycling.find_recycling(figures)):
         yield from list(_looping(figures)) or _respawns(figures)
     if not find_looping(figures):
-        yield from find_memory_recycled(figures)
+        yield from recycling.find_memory_recycled(figures)
     times, seconds = figures.window.reloads, figures.window.seconds
     if times and not lost_in_a_reload(figures):
         yield RELOADED.found(figures, worse=times >= AGAIN_AND_AGAIN and seconds <= times * RELOAD_SECONDS)
@@ -217,9 +207,9 @@ def _harakiri(figures: Figures) -> Iterator[Finding]:
         lost = max(count_lost(figures), window.harakiris)
         yield HARAKIRI.found(
             figures,
+            window,
             worse=_are_many(figures, lost),
             limit=Private(str(figures.server.setup.options.harakiri or "")),
-            kills=window.harakiris,
             lost=lost,
             other=max(0, window.respawns - window.harakiris) or None,
             threads=(figures.configured or 0) > len(window.workers),
@@ -250,7 +240,7 @@ def _out_of_memory(figures: Figures) -> Iterator[Finding]:
         figures,
         worse=often or _are_many(figures, max(count_lost(figures), number)),
         ids=[worker_id for worker_id, _, _ in ends],
-        kills=kills,
+        oom_kills=kills,
         ends=number,
         each=getattr(memory, "per_worker", None),
         cgroup=memory is not None and memory.limited_by == "cgroup",
@@ -269,19 +259,17 @@ def _lost(figures: Figures) -> Iterator[Finding]:
         return
     part = lost / (figures.flow.completed + lost)
     if lost_in_a_reload(figures):
-        worse = _are_many(figures, lost)
-        yield RELOAD_LOST_REQUESTS.found(figures, part=part, die_on_term=options.die_on_term, worse=worse)
+        yield RELOAD_LOST_REQUESTS.found(figures, options, part=part, worse=_are_many(figures, lost))
         return
-    leak, unexplained = find_leak(figures), find_unexplained_ends(figures)
+    leak, unexplained = recycling.find_leak(figures), find_unexplained_ends(figures)
     ends = sum(times for _, times, _ in unexplained)
     others = {worker_id for worker_id, _, _ in unexplained if ends > lost}
-    is_evil = leak is not None and leak.option == EVIL
-    most, killed = options.max_requests, proven_signal(figures.server)
+    is_evil = leak is not None and leak.evil
     ended = {worker.worker_id for worker in figures.window.workers if worker.lost}
     lives = [each.requests_per_life or 0.0 for each in figures.server.workers if each.worker_id in ended]
-    are_recycled = bool(most and lives) and min(lives) >= RECYCLED * (most or 0)
-    are_recycled = are_recycled and killed in ("", f" by signal {name_signal(SIGKILL)}")
-    is_late = not is_evil and (are_recycled or is_proven(figures.server, "mercy_kill"))
+    are_recycled = min(lives, default=0.0) >= RECYCLED * (options.max_requests or inf)
+    may_be_killed = proven_signal(figures.server) in ("", f" by signal {name_signal(SIGKILL)}")
+    is_late = not is_evil and ((are_recycled and may_be_killed) or is_proven(figures.server, "mercy_kill"))
     yield LOST.found(
         figures,
         worse=_are_many(figures, max(lost, ends)),
@@ -310,8 +298,8 @@ def _looping(figures: Figures) -> Iterator[Finding]:
     # A worker that serves nothing in between (its import fails, for example) loses no requests.
     lost = sum(times for _, times, requests in find_unexplained_ends(figures) if requests >= times)
     is_many = _are_many(figures, lost) or 2 * len(looping) >= len(figures.window.workers)
-    if leak := find_leak(figures):
-        yield tell_leak(figures, leak, is_critical=is_many)
+    if leak := recycling.find_leak(figures):
+        yield recycling.LEAK_ENDS_WORKERS.found(figures, leak, worse=is_many)
         return
     yield KEEPS_RESTARTING.found(
         figures,
@@ -329,17 +317,17 @@ def _respawns(figures: Figures) -> Iterator[Finding]:
     respawns = count_respawns(figures)
     if respawns <= 0 or scales(figures) or are_stopped_when_idle(figures) or (unexplained and count_lost(figures)):
         return
-    facts: Facts = {"ended": [worker_id for worker_id, _, _ in unexplained or ended]}
+    ids, life = [worker_id for worker_id, _, _ in unexplained or ended], mean_life(figures)
     if unexplained:
-        yield ENDED.found(figures, facts, worse=_are_many(figures, respawns))
-        return
-    is_short = mean_life(figures) < SHORT_LIFE and any(times >= LOOP[0] for _, times, _ in ended)
-    yield RESPAWNED.found(figures, facts, life=is_short and mean_life(figures))
+        yield ENDED.found(figures, ended=ids, worse=_are_many(figures, respawns))
+    else:
+        is_short = life < recycling.SHORT_LIFE and any(times >= LOOP[0] for _, times, _ in ended)
+        yield RESPAWNED.found(figures, ended=ids, life=is_short and life)
 
 
 def _is_loop(figures: Figures, respawns: int, requests: int) -> bool:
     """Whether a worker with these respawns and requests in the window is in a loop, and not recycled."""
     least, a_minute = LOOP_CHEAPER if scales(figures) and requests >= respawns else LOOP
     most = figures.server.setup.options.max_requests
-    enough = min(SERVED, RECYCLED * (most or inf))
+    enough = min(recycling.SERVED, RECYCLED * (most or inf))
     return respawns >= max(least, a_minute * figures.window.seconds / 60) and requests < enough * respawns

@@ -168,12 +168,12 @@ UNEVEN = 1.1
 """The least hot ratio from which on the prediction of the present setting has the observed shares."""
 
 
-def measure_server(figures: Figures, *, others_follow: bool | None = None, peak: Observed | None = None) -> Measured:
+def measure_server(figures: Figures, *, peak: Observed | None = None) -> Measured:
     """Collect what a prediction needs. peak: the busiest part of the past, or None. Raises CannotPredictError."""
     if unknown := _find_unknown(figures):
         raise CannotPredictError(unknown)
     workers, server, observed = figures.window.workers, figures.server, figures.window.observed_seconds
-    cpu = sum_if_all_known([worker.cpu_seconds for worker in workers])
+    cpu, shares = sum_if_all_known([worker.cpu_seconds for worker in workers]), figures.cpu
     up = ratio(sum(worker.up_seconds for worker in workers), observed)
     return Measured(
         setting=Setting(len(workers), max(1, round((figures.configured or 0) / len(workers)))),
@@ -184,8 +184,8 @@ def measure_server(figures: Figures, *, others_follow: bool | None = None, peak:
         waits=(figures.waits and figures.waits.per_request) or None,
         lock=figures.lock if figures.lock and figures.lock.is_known else None,
         workers_up=inf if up is None else up,
-        others=(figures.cpu and figures.cpu.others) or 0.0,
-        others_follow=bool(others_follow),
+        others=(shares and shares.others) or 0.0,
+        others_follow=bool(shares and shares.others_follow),
         memory=server.memory,
         cheaper=bool(server.setup.options.cheaper),
         mapped=bool(server.setup.mapped),

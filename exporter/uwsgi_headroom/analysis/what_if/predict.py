@@ -14,11 +14,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.capacity import LEAST_OWN
+from uwsgi_headroom.analysis.demand import SATURATED
 from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.repairman import Model, Times, find_times, flow_equivalent
 from uwsgi_headroom.analysis.what_if.cautions import list_cautions
 from uwsgi_headroom.analysis.what_if.measured import CannotPredictError, Measured, Observed, Setting
-from uwsgi_headroom.record import Memory, State
+from uwsgi_headroom.record import State
 from uwsgi_headroom.same_fields import given
 from uwsgi_headroom.words.formats import amount, duration
 from uwsgi_headroom.words.template import Facts, fill
@@ -183,8 +184,6 @@ MOST_LOAD = 0.97
 """A load counts as sustained up to this fraction of the most throughput. Above it the queue is so long, and depends so
 much on small differences, that a figure would mean nothing."""
 
-SATURATED = 0.97
-"""The part of the threads in service from which on all of them count as in use."""
 
 LEAST_LOCK_WAIT = 0.05
 """The predicted wait for the lock, as a part of the response time, above which the observed one says how much of the
@@ -308,7 +307,10 @@ def predict_setting(server: CalibratedServer, setting: Setting, loads: Sequence[
     most, measured = server.find_most(setting), server.measured
     full = _describe_use(server, setting, most, Times(setting.in_all / most, 0.0, server.chain(setting, most)[-1][1]))
     memory, more = measured.memory, setting.processes - measured.running.processes
-    fits = given(memory, lambda memory: memory.has_room(more))
+    fits, sentence = given(memory, lambda memory: memory.has_room(more)), None
+    if memory and not fits:
+        facts: Facts = {"setting": str(setting), "more": more, "bound": not memory.is_exact}
+        sentence = fill(NO_ROOM, {**facts, "size": memory.per_worker, "available": memory.available})
     return PredictedSetting(
         setting=str(setting),
         processes=setting.processes,
@@ -319,7 +321,7 @@ def predict_setting(server: CalibratedServer, setting: Setting, loads: Sequence[
         loads=tuple(_describe_load(server, setting, load, most, full) for load in loads),
         memory=given(memory, lambda memory: setting.processes * memory.per_worker),
         fits=fits,
-        memory_sentence=None if memory is None or fits else _describe_memory(memory, setting, more),
+        memory_sentence=sentence,
     )
 
 
@@ -327,12 +329,6 @@ NO_ROOM = (
     "{setting}: {more:more worker} of [bound? at most ]{size:bytes} [bound? may][not bound? do] not fit into the "
     "{available:bytes} available."
 )
-
-
-def _describe_memory(memory: Memory, setting: Setting, more: int) -> str:
-    """Why so many more workers do not fit into memory, or may not."""
-    facts: Facts = {"setting": str(setting), "more": more, "bound": not memory.is_exact}
-    return fill(NO_ROOM, {**facts, "size": memory.per_worker, "available": memory.available})
 
 
 def _describe_load(
@@ -345,8 +341,8 @@ def _describe_load(
     at = PredictedLoad(load=load, throughput=rate, sustained=True, **_describe_use(server, setting, rate, times))
     if server.measured.offered_at_least is not None:
         return at
-    service, wait = times.service, times.queue_wait
-    return replace(at, response_time=service, queue_wait=wait, total_time=service + wait)
+    wait = times.queue_wait
+    return replace(at, response_time=times.service, queue_wait=wait, total_time=times.service + wait)
 
 
 def _describe_use(server: CalibratedServer, setting: Setting, rate: float, times: Times) -> dict[str, float]:

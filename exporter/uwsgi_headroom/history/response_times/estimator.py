@@ -62,28 +62,21 @@ _ANOTHER = 0.1
 
 
 class Division(Struct):
-    """The requests of a batch by bin."""
+    """The requests of a batch by bin: expected numbers, and the variance of the number of requests in the bin and all
+    below it, given the estimate."""
 
     counts: Sequence[float]
-    """Expected numbers."""
     doubt: Sequence[float]
-    """The variance of the number of requests in the bin and all below it, given the estimate."""
 
 
 class _Memory(Struct):
-    """Requests of the last minutes, the earlier ones with less weight."""
+    """Requests of the last minutes, the earlier ones with less weight. exact: by bin, those whose response time is
+    known exactly; exact_seconds: the sum of their response times; seconds: that of all."""
 
     groups: dict[Sighting, tuple[float, Group]]
     exact: list[float]
-    """By bin, those whose response time is known exactly."""
     exact_seconds: float = 0.0
-    """The sum of their response times."""
     seconds: float = 0.0
-    """The sum of all response times."""
-
-    @property
-    def requests(self) -> float:
-        return sum(self.exact) + sum([weight for weight, _ in self.groups.values()])
 
 
 class Estimator:
@@ -109,12 +102,14 @@ class Estimator:
         for response_time in sightings.exact:
             exact[self.bins.find(response_time)] += 1
         exact_seconds = sum(sightings.exact)
-        sampled = exact_seconds + sum([kind.sampled_seconds * number for kind, number in kinds.items()])
         running = seconds
         if seconds is None or requests != len(sightings.exact) + sum(kinds.values()):
-            seconds = sampled
+            seconds = exact_seconds + sum([kind.sampled_seconds * number for kind, number in kinds.items()])
         memory, kept = self._memory, math.exp(-elapsed / MEMORY_SECONDS)
-        self._remember(kinds, kept)
+        weights = {kind: weight * kept for kind, (weight, _) in memory.groups.items() if weight > _FORGOTTEN}
+        for kind, number in kinds.items():
+            weights[kind] = weights.get(kind, 0.0) + number
+        self._regroup(weights)
         memory.exact = [old * kept + new for old, new in zip(memory.exact, exact, strict=True)]
         memory.exact_seconds = memory.exact_seconds * kept + exact_seconds
         memory.seconds = memory.seconds * kept + seconds
@@ -133,13 +128,6 @@ class Estimator:
             self._regroup(weights)
         return rounded
 
-    def _remember(self, kinds: dict[Sighting, float], kept: float) -> None:
-        groups = self._memory.groups.items()
-        weights = {kind: weight * kept for kind, (weight, _) in groups if weight > _FORGOTTEN}
-        for kind, number in kinds.items():
-            weights[kind] = weights.get(kind, 0.0) + number
-        self._regroup(weights)
-
     def _regroup(self, weights: Mapping[Sighting, float]) -> None:
         """Remember the groups of these kinds, with these numbers of requests."""
         groups = self._memory.groups
@@ -150,12 +138,12 @@ class Estimator:
 
     def _estimate(self, interval: float) -> None:
         memory = self._memory
-        requests, seconds = memory.requests, memory.seconds
+        requests = sum(memory.exact) + sum([weight for weight, _ in memory.groups.values()])
+        seconds = memory.seconds
         if not requests:
             return
         flat = _exponential(self.bins, max(self.bins.edges[0], seconds / requests))
-        before = _smooth(self.shares) if self.shares else flat
-        self.shares = [(1 - _RENEWED) * old + _RENEWED * new for old, new in zip(before, flat, strict=True)]
+        self.shares = _mix(_smooth(self.shares) if self.shares else flat, flat, _RENEWED)
         groups = list(memory.groups.values())
         fewest, most = _ITERATIONS
         visits = sum([_GROUP_VISITS + len(group.means) for _, group in groups])
@@ -233,10 +221,7 @@ class Estimator:
         if seconds is not None:
             left = max(self.bins.edges[0], (seconds - sum([other.seconds for other in others])) / missing)
             if abs(divided.seconds / missing - left) > _TOLERATED * left:
-                flat = _exponential(self.bins, left, 0.0)
-                divided.parts = [
-                    (1 - _ANOTHER) * part + _ANOTHER * new for part, new in zip(divided.parts, flat, strict=True)
-                ]
+                divided.parts = _mix(divided.parts, _exponential(self.bins, left, 0.0), _ANOTHER)
         return divided
 
 
@@ -343,6 +328,10 @@ def add_parts(counts: list[float], doubt: list[float], first: int, parts: Sequen
         below += part
         counts[place] += number * part
         doubt[place] += number * below * max(0.0, 1 - below)
+
+
+def _mix(old: Sequence[float], new: Sequence[float], part: float) -> list[float]:
+    return [(1 - part) * before + part * after for before, after in zip(old, new, strict=True)]
 
 
 def _smooth(shares: Sequence[float]) -> list[float]:

@@ -51,12 +51,12 @@ class _Waits(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """What happened in one queue between two samples: who left, who is still there, and who has come, in order."""
+    """What happened in one queue between two samples: who left, who is still there, and who has come, in order; with
+    the time since when each waits, None if that is unknown."""
 
     left: list[_Waits]
     stays: list[_Waits]
     came: list[tuple[int | None, float | None]]
-    """With the time since when each waits; None if that is unknown."""
 
 
 class QueueFollower:
@@ -176,14 +176,12 @@ def _time_came(step: _Step, passed: int, at: float, seconds: float) -> list[_Wai
 
 
 class BatchWaits:
-    """The requests of a batch by how long they waited in a listen queue."""
+    """The requests of a batch by how long they waited in a listen queue; known, unknown: of how many that is so."""
 
     def __init__(self, bins: Bins) -> None:
         self._bins = bins
         self._waited: list[float] = []  # by bin, empty if none did
-        self.known = 0.0
-        """Of how many requests that is known."""
-        self.unknown = 0.0
+        self.known = self.unknown = 0.0
 
     def add(self, left: Sequence[Left], accepted: int) -> None:
         """Add the requests that left a queue, of all that were accepted."""
@@ -215,9 +213,9 @@ class BatchWaits:
 def _doubt(counts: Sequence[float], bins: Bins, interval: float) -> Division:
     """These requests by bin, with the doubt of waits that are known to within half an interval on both sides."""
     doubt = [0.0] * len(bins)
-    for place, number in enumerate(counts):
+    for middle, number in zip(bins.middles, counts, strict=True):
         if number:
-            low, high = max(0.0, bins.middles[place] - interval / 2), bins.middles[place] + interval / 2
+            low, high = max(0.0, middle - interval / 2), middle + interval / 2
             first, last = bins.find(low), bins.find(high)
             edges = [low, *bins.edges[first:last], high]
             parts = [(end - start) / (high - low) for start, end in pairwise(edges)]

@@ -27,20 +27,17 @@ _LATE_SECONDS, _LATE_INTERVALS = 1.0, 3.0
 
 
 class Completed(NamedTuple):
-    """Totals of a server at one sample."""
+    """Totals of a server at one sample. requests: completed ones, without static files; seconds: the sum of their
+    response times; lost: requests that were lost with their workers; with_static: all completed requests, which have
+    left a queue; queued: the integral of the length of the listen queues in seconds, None while none is measured;
+    refused: connections that were dropped because a queue of this server was full. None: unknown."""
 
     requests: int = 0
-    """Completed ones, without static files."""
     seconds: float | None = None
-    """The sum of their response times; None if unknown."""
     lost: int = 0
-    """Requests that were lost with their workers."""
     with_static: int = 0
-    """All completed requests: they have left a queue."""
     queued: float | None = None
-    """The integral of the length of the listen queues in seconds; None while no queue is measured."""
     refused: int | None = None
-    """Connections that were dropped because a queue of this server was full; None if unknown."""
     reloads: int = 0
 
 
@@ -127,9 +124,8 @@ class ResponseTimeRecorder:
             now, requests = now._replace(requests=before.requests), 0
         totals.seconds += max(0.0, seconds or 0.0)  # a sum over other workers may be less by a rounding error
         totals.lost += lost
-        self.history.add(
-            at, elapsed, interval, requests, lost, batch, self._count_misses(requests, batch, now, elapsed), seconds
-        )
+        misses = self._count_misses(requests, batch, now, elapsed)
+        self.history.add(at, elapsed, interval, requests, lost, batch, misses, seconds)
         self._until, self._began, self._sightings = now, at, Sightings()
         self._samples, self._sampled_seconds, self._joined_seconds = 0, 0.0, 0.0
         self._waits.end(self.wait_history, at, elapsed, interval)

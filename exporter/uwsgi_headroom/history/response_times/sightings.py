@@ -29,12 +29,11 @@ UNSEEN = -1.0
 
 
 class Sighting(NamedTuple):
-    """What samples saw of a request, rounded, in seconds."""
+    """What samples saw of a request, rounded, in seconds. between: from the first sample that saw it to the last, or
+    UNSEEN if none did; gap: the mean length of the gaps between samples in which it began and ended."""
 
     between: float
-    """From the first sample that saw it to the last, or UNSEEN if none did."""
     gap: float
-    """The mean length of the gaps between samples in which it began and ended."""
 
     @property
     def sampled_seconds(self) -> float:
@@ -53,12 +52,11 @@ class Sighting(NamedTuple):
 
 
 class Sightings(Struct):
-    """Completed requests of some time, without static ones."""
+    """Completed requests of some time, without static ones: response times in seconds, and the number of those that are
+    known to within an interval."""
 
     exact: list[float] = field(default_factory=list)
-    """Response times in seconds."""
     kinds: Counter[Sighting] = field(default_factory=Counter)
-    """The number of those that are known to within an interval."""
 
 
 class _Began(Struct, frozen=True, eq=False):
@@ -139,10 +137,10 @@ def _follow_worker(then: Worker, now: Worker, in_service: dict[int, _Began], sin
     counts_then, counts_now, serving = then.thread_requests, now.thread_requests, now.serving
     ended: list[_Began] = []
     if now.pid != then.pid or len(counts_now) != len(counts_then):
-        comparable = len(counts_now) == len(counts_then) and not _completed_by_successor(then, now)
-        ended = [
-            began for thread, began in in_service.items() if comparable and counts_now[thread] > counts_then[thread]
-        ]
+        # Unless all requests that were completed are those of the worker's next process.
+        completed, of_successor = (now.requests or 0) - (then.requests or 0), now.requests_since_spawn or 0
+        if len(counts_now) == len(counts_then) and (not now.pid or completed > of_successor):
+            ended = [began for thread, began in in_service.items() if counts_now[thread] > counts_then[thread]]
         in_service.clear()
     elif in_service:
         for thread, began in list(in_service.items()):
@@ -176,11 +174,6 @@ def _have_equal_starts(before: int | None, start: int | None) -> bool:
     """Whether two requests may be the same by when uWSGI says that they began. A request whose client sent nothing
     ends uncounted, and its thread may serve the next one at the next sample."""
     return before is None or start is None or before == start
-
-
-def _completed_by_successor(then: Worker, now: Worker) -> bool:
-    """Whether all requests that were completed between two samples are those of the worker's next process."""
-    return bool(now.pid) and (now.requests or 0) - (then.requests or 0) <= (now.requests_since_spawn or 0)
 
 
 def _add_completed(

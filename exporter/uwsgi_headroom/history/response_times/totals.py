@@ -10,7 +10,6 @@ from operator import add
 from typing import NamedTuple
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
 from uwsgi_headroom.history.response_times.bins import Bins
@@ -22,7 +21,7 @@ _LEAST = 1e-4
 _SPARE_SECONDS = 60.0
 """Time after which old batches are deleted, together."""
 
-_ROUNDING = 1e-6
+ROUNDING = 1e-6
 """Requests by which a sum of expected numbers may miss a whole number."""
 
 
@@ -35,9 +34,6 @@ class Misses(NamedTuple):
     waited: float = 0.0
     lost: float = 0.0
     refused: float = 0.0
-
-    def plus(self, other: Misses) -> Misses:
-        return Misses(*[mine + theirs for mine, theirs in zip(self, other, strict=True)])
 
     @property
     def missed(self) -> float:
@@ -107,7 +103,7 @@ class MissCounter:
             lost=lost - from_lost,
             refused=refused,
         )
-        self.total = self.total.plus(added)
+        self.total = Misses(*map(add, self.total, added))
         return added
 
     def _count_late(self, requests: int, counts: Sequence[float], wait: float) -> float:
@@ -119,25 +115,23 @@ class MissCounter:
 
 
 class ResponseTimeTotals(Struct):
-    """Requests without static ones since the first sample, until the end of the last batch."""
+    """Requests without static ones since the first sample, until the end of the last batch. expected: the expected
+    number in each bin and all below it; whole: the same as whole numbers, which never decrease; seconds: the sum of
+    their response times; lost: requests in service that ended with their worker's process."""
 
     bins: Bins
     expected: list[float]
-    """The expected number in each bin and all below it."""
     whole: list[int]
-    """The same as whole numbers, which never decrease."""
     requests: int = 0
     seconds: float = 0.0
-    """The sum of their response times."""
     lost: int = 0
-    """Requests in service that ended with their worker's process."""
 
     def add(self, requests: int, division: Division) -> None:
         self.requests += requests
         self.expected = list(map(add, self.expected, accumulate(division.counts)))
         # With very many requests, rounding errors exceed whole requests.
         self.whole = [
-            max(before, min(before + requests, int(expected + _ROUNDING)))
+            max(before, min(before + requests, int(expected + ROUNDING)))
             for before, expected in zip(self.whole, self.expected, strict=True)
         ]
 
@@ -145,58 +139,46 @@ class ResponseTimeTotals(Struct):
         """The expected number of requests up to one of the bounds of the bins, as a whole number."""
         return self.whole[self.bins.find(bound)]
 
-    def copy(self) -> ResponseTimeTotals:
-        return replace(self)
-
 
 class RequestBatch(NamedTuple):
-    """The requests of a batch, which ended at the monotonic time `at`."""
+    """The requests of a batch. interval: the mean time between two samples; first: the first bin with requests; values:
+    from that bin to the last one with requests, the expected numbers, then the variances of the number in each bin and
+    all below it (one array takes less memory than two); misses: what it adds to the count of an objective; running: the
+    sum of the response times, by uWSGI's own count in seconds, None if unknown."""
 
-    at: float
     seconds: float
     interval: float
-    """The mean time between two samples."""
     requests: int
     lost: int
     first: int
-    """The first bin with requests."""
     values: array[float]
-    """From that bin to the last one with requests, the expected numbers, then the variances of the number in each bin
-    and all below it. One array takes less memory than two."""
-    misses: Misses = Misses()
-    """What it adds to the count of an objective."""
-    running: float | None = None
-    """The sum of the response times, by uWSGI's own count in seconds; None if unknown."""
+    misses: Misses
+    running: float | None
 
 
 class ResponseTimeWindow(Struct, frozen=True):
-    """The requests of the batches that ended in some time."""
+    """The requests of the batches that ended in some time. interval: the mean time between two samples; counts: the
+    expected number of requests in each bin; doubt: the variance of the number of requests in that bin and all below it;
+    running: as in `RequestBatch`."""
 
     bins: Bins
     interval: float
-    """The mean time between two samples."""
     requests: int
     counts: Sequence[float]
-    """The expected number of requests in each bin."""
     doubt: Sequence[float]
-    """The variance of the number of requests in that bin and all below it."""
     running: float | None = None
-    """As in `RequestBatch`."""
 
 
 class SlowRequests(NamedTuple):
-    """Requests of some time by how they kept an objective (`misses`)."""
+    """Requests of some seconds by how they kept an objective (`misses`). requests: completed, or in service beyond the
+    threshold; slower: how many of these took longer, an expected number; lost: with their workers; waited: those that
+    missed it for the wait in the queue before."""
 
     seconds: float
-    """The length of this time."""
     requests: int
-    """Completed, or in service beyond the threshold."""
     slower: float
-    """How many of these took longer; an expected number."""
     lost: int
-    """Lost with their workers."""
     waited: float = 0.0
-    """Those that missed it for the wait in the queue before."""
     refused: int = 0
 
 
@@ -222,7 +204,7 @@ class BatchHistory:
         places = [place for place, count in enumerate(division.counts) if count >= _LEAST] or [0]
         first, end = places[0], places[-1] + 1
         values = array("f", [*division.counts[first:end], *division.doubt[first:end]])
-        self._batches.append(RequestBatch(at, seconds, interval, requests, lost, first, values, misses, running))
+        self._batches.append(RequestBatch(seconds, interval, requests, lost, first, values, misses, running))
         self._ends.append(at)
         if at - self._ends[0] > HISTORY_SECONDS + _SPARE_SECONDS:
             old = bisect_left(self._ends, at - HISTORY_SECONDS)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -56,60 +56,28 @@ _MOST_OFFSET = 1 << 20
 """The largest offset that is believed: that of the list of interpreters in `_PyRuntime` has five digits."""
 
 
-class Layout(Struct, frozen=True):
-    """Offsets in bytes. None: the version has no such field."""
+Layout: TypeAlias = Mapping[str, int]
+"""Offsets in bytes. A field that a version does not have is left out.
 
-    interpreters_head: int
-    """In `_PyRuntime`: the first interpreter."""
-    interpreter_next: int
-    threads_head: int
-    """In an interpreter: the first state of a thread."""
-    thread_next: int
-    thread_interpreter: int
-    thread_id: int
-    """In a state of a thread: the `pthread_t` of the thread."""
-    thread_frame: int
-    """In a state of a thread: the frame that runs, or the `_PyCFrame` that points to it."""
-    cframe_frame: int | None
-    """In a `_PyCFrame`: the frame that runs."""
-    frame_previous: int
-    frame_code: int
-    frame_instruction: int
-    """In a frame: a pointer to the instruction, or its index, as `code_instructions` says."""
-    frame_owner: int | None
-    """In a frame: what it belongs to. From 3 on, it is not Python's but a mark that C code was entered."""
-    code_file: int
-    code_function: int
-    code_first_line: int
-    code_lines: int
-    """In a code object: the table of line numbers."""
-    code_instructions: int | None
-    """In a code object: the instructions. None: frames hold the index of the instruction instead of a pointer."""
-    object_type: int
-    bytes_size: int
-    bytes_data: int
-    text_length: int
-    text_state: int
-    text_ascii: int
-    """In a `str` of ASCII characters: the characters."""
-    text_wide: int
-    """In another compact `str`: the characters."""
+`interpreters_head` is in `_PyRuntime`: the first interpreter; `threads_head` in that: the first state of a thread. In
+such a state, `thread_id` is the `pthread_t`, and `thread_frame` the frame that runs, or where there is `cframe_frame`,
+the `_PyCFrame` that points to it there. In a frame, `frame_instruction` is a pointer to the instruction, or without
+`code_instructions` its index; and `frame_owner` what it belongs to: from 3 on, it is not Python's but a mark that C
+code was entered. In a code object, `code_lines` is the table of line numbers. In a compact `str`, the characters are at
+`text_ascii` if all of them are ASCII, else at `text_wide`.
+"""
 
 
-def _read_columns() -> Iterator[tuple[Version, dict[str, int | None]]]:
+def _read_columns() -> Iterator[tuple[Version, Layout]]:
     """Each version, and the numbers of its column by field."""
     heads, *rows = (line.split() for line in _OFFSETS.strip().splitlines())
     for place, head in enumerate(heads, 1):
-        yield (3, int(head[2:])), {row[0]: None if row[place] == "-" else int(row[place]) for row in rows}
+        yield (3, int(head[2:])), {row[0]: int(row[place]) for row in rows if row[place] != "-"}
 
 
 _COLUMNS = dict(_read_columns())
 
-LAYOUTS: Mapping[Version, Layout] = {
-    version: Layout(**column)  # type: ignore[arg-type]
-    for version, column in _COLUMNS.items()
-    if version <= (3, 12)
-}
+LAYOUTS: Mapping[Version, Layout] = {version: column for version, column in _COLUMNS.items() if version <= (3, 12)}
 """Of the versions that do not say it themselves."""
 
 
@@ -120,17 +88,15 @@ def read_debug_offsets(version: Version, table: bytes) -> Layout | None:
         return None
     try:
         number, free_threaded = struct.unpack_from("<QQ", table, 8)
-        known: dict[str, Any] = {
-            name: place and struct.unpack_from("<Q", table, place)[0] for name, place in _COLUMNS[version].items()
-        }
+        known = {name: struct.unpack_from("<Q", table, place)[0] for name, place in _COLUMNS[version].items()}
     except struct.error:
         return None
     if (number >> 24 & 0xFF, number >> 16 & 0xFF) != version or free_threaded:
         return None
-    if max(offset or 0 for offset in known.values()) > _MOST_OFFSET:
+    if max(known.values()) > _MOST_OFFSET:
         return None
     known["text_wide"] += 16  # behind the length and the address of its UTF-8 form
-    return Layout(**known)
+    return known
 
 
 _STATE, _VERSION, _SINCE = "_PyRuntime", "Py_Version", {10: "Py_NewRef", 9: "PyFrame_GetCode"}

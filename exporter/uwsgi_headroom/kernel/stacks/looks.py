@@ -21,44 +21,30 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
+from uwsgi_headroom.code_look import OUTSIDE, CodeLook, CodeSight, Line
 from uwsgi_headroom.config.defaults import LIBRARY_FILES
-from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.facts import HostFacts
-from uwsgi_headroom.kernel.namespaces import find_elsewhere, read_pid_numbers
+from uwsgi_headroom.kernel.namespaces import find_elsewhere
 from uwsgi_headroom.kernel.stacks.layout import NoRuntimeError, Runtime, find_runtime
 from uwsgi_headroom.kernel.stacks.reader import Frame, StackReader, TornError
+from uwsgi_headroom.kernel.waits import WaitSetting
 from uwsgi_headroom.kernel.waits.memory import Generation, RefusedToReadError, read_generation, read_pieces
 from uwsgi_headroom.kernel.waits.peers import Peers
 from uwsgi_headroom.kernel.waits.sampler import explain_doubt
 from uwsgi_headroom.kernel.waits.schedules import RunDelays
-from uwsgi_headroom.kernel.waits.system_calls import find_calls
-from uwsgi_headroom.kernel.waits.thread_wait import GAP_SOCKET, Decisions, Wait
-from uwsgi_headroom.kernel.waits.worker_threads import (
-    HiddenError,
-    LookedAt,
-    SeenThread,
-    WorkerThreads,
-    list_threads,
-    no_right,
-)
-from uwsgi_headroom.record import OUTSIDE, UNKNOWN, CodeLook, CodeSight, Line
+from uwsgi_headroom.kernel.waits.thread_wait import GAP_SOCKET, Decisions
+from uwsgi_headroom.kernel.waits.worker_threads import HiddenError, LookedAt, SeenThread, WorkerThreads, list_own_ids
+from uwsgi_headroom.record import UNKNOWN, State
 from uwsgi_headroom.stats.server import Snapshot
 
 _PACKAGES = re.compile(r".*/(?:site|dist)-packages/([^/]+?)(?:\.py)?(?:/|$)")
 _LIBRARY = re.compile(LIBRARY_FILES)
 
 
-class Choice(NamedTuple):
-    """The chosen frame, and the library's function that it has called, such as `psycopg2 execute`; empty if it has
-    called none, or one in C."""
-
-    frame: Frame
-    callee: str
-
-
-def choose_frame(frames: Iterable[Frame], prefixes: Sequence[str] = ()) -> Choice | None:
-    """The application's frame of a stack, whose frames are given from the top; None for an empty stack. No more frames
-    are asked for than it takes.
+def choose_frame(frames: Iterable[Frame], prefixes: Sequence[str] = ()) -> tuple[Frame, str] | None:
+    """The application's frame of a stack, whose frames are given from the top, and the library's function that it has
+    called, such as `psycopg2 execute`, empty if it has called none, or one in C; None for an empty stack. No more
+    frames are asked for than it takes.
 
     The rule: the first frame from the top, which is the function called last, that is of no library. A library's file
     is in `site-packages` or `dist-packages`, or in CPython's own folder (`lib/python3.11`), or no file at all (`<frozen
@@ -70,9 +56,9 @@ def choose_frame(frames: Iterable[Frame], prefixes: Sequence[str] = ()) -> Choic
     above: Frame | None = None
     for frame in frames:
         if is_application(frame.code.file, prefixes):
-            return Choice(frame, _describe(above) if above else "")
+            return frame, _describe(above) if above else ""
         top, above = top or frame, frame
-    return Choice(top, "") if top else None
+    return (top, "") if top else None
 
 
 def is_application(file: str, prefixes: Sequence[str] = ()) -> bool:
@@ -100,18 +86,12 @@ _MOST_CONTENDED = 20
 """Of such functions of a worker."""
 
 
-class _Place(NamedTuple):
-    """Where a thread is: see `CodeSight`."""
-
-    line: Line | None = None
-    inside: Line | None = None
-
-
 class _Sight(NamedTuple):
-    """A thread, what it waits for, and where it is."""
+    """A thread, what it waits for, and where it is: see `CodeSight`."""
 
     seen: SeenThread
-    place: _Place
+    line: Line | None
+    inside: Line | None
 
 
 class _Worker(Struct):
@@ -131,8 +111,7 @@ class CodeLooks:
     def __init__(self, prefixes: Sequence[str] = ()) -> None:
         self._prefixes = prefixes
         self._chance = random.Random()  # noqa: S311 - the order of threads, no secret
-        self._calls = find_calls()
-        self._threads = WorkerThreads(self._calls, read_pollfds=True, chance=self._chance)
+        self._threads = WorkerThreads(WaitSetting(), self._chance)
         self._decisions = Decisions(Peers())
         self._delays = RunDelays()
         self._runtimes: dict[Generation, Runtime] = {}
@@ -143,14 +122,14 @@ class CodeLooks:
     def look(self, snapshot: Snapshot, facts: HostFacts) -> CodeLook:
         """Look at all request threads once. facts: about the processes of this document. Never raises because of what
         it reads."""
-        doubt = explain_doubt(snapshot, (facts.setup or UNKNOWN).concurrency_kind)
-        if off := facts.off or (doubt if self._calls else _UNKNOWN):
+        began = time.thread_time()
+        if off := facts.off or explain_doubt(snapshot, (facts.setup or UNKNOWN).concurrency_kind):
             return CodeLook(off=off)
         local = {worker.pid: pid for worker in snapshot.workers if worker.pid and (pid := facts.local_pid(worker.pid))}
         if self._never and not local.keys().isdisjoint(self._of):
             return CodeLook(off=self._never)
         try:
-            sights, changed, seconds = self._look_at_all(snapshot, facts, local)
+            sights, changed = self._look_at_all(snapshot, facts, local)
         except NoRuntimeError as error:
             self._never, self._of = str(error), frozenset(local)  # until a reload has replaced all of them
             return CodeLook(off=self._never)
@@ -158,17 +137,14 @@ class CodeLooks:
             return CodeLook(off=str(error))
         except RefusedToReadError:
             return CodeLook(off=_REFUSED)
-        began = time.thread_time()
         busy = tuple(self._leave_out_idle(snapshot, facts.master_pid or 0, sights))
-        self._note_contended(busy, {seen.by.worker.worker_id: seen.by.process.pid for seen, _ in sights})
-        return CodeLook(None, busy, changed, seconds + time.thread_time() - began)
+        self._note_contended(busy, {seen.by.worker.worker_id: seen.by.process.pid for seen, *_ in sights})
+        return CodeLook(None, busy, changed, time.thread_time() - began)
 
-    def _look_at_all(
-        self, snapshot: Snapshot, facts: HostFacts, local: Mapping[int, int]
-    ) -> tuple[list[_Sight], int, float]:
-        """The busy threads of all workers, how many looks were dropped, and the CPU seconds of this thread. Raises
-        RefusedError, RefusedToReadError or NoRuntimeError."""
-        began, end = time.thread_time(), time.monotonic() + MOST_SECONDS
+    def _look_at_all(self, snapshot: Snapshot, facts: HostFacts, local: Mapping[int, int]) -> tuple[list[_Sight], int]:
+        """The busy threads of all workers, and how many looks were dropped. Raises HiddenError, RefusedToReadError or
+        NoRuntimeError."""
+        end = time.monotonic() + MOST_SECONDS
         for pid in self._threads.forget_ended(local.values()):
             self._workers.pop(pid, None)
         options = (facts.setup or UNKNOWN).options
@@ -185,47 +161,30 @@ class CodeLooks:
             looks = list(self._look_at_worker(at, end))
             changed += looks.count(None)
             sights += filter(None, looks)
-        return sights, changed, time.thread_time() - began
+        return sights, changed
 
     def _look_at_worker(self, at: LookedAt, end: float) -> Iterator[_Sight | None]:
         """The busy threads of a worker; None for a look that is dropped."""
         states: dict[int, int] = {}
         for thread in self._chance.sample(at.threads.threads, len(at.threads.threads)):
             for _ in range(_TRIES):
-                before = self._read_call(at, thread)
+                before = self._threads.read_call(at, thread)
                 known = at.lasting.get(before)
                 if not before or (known and known.result == "idle"):
                     break
                 if time.monotonic() > end:
                     return
-                place = _Place()
+                place: tuple[Line | None, Line | None] = None, None
                 with suppress(TornError, OSError, ValueError):
                     states = states or self._find_states(at.process.pid)
                     place = self._read_place(at.process.pid, thread, states)
-                if self._read_call(at, thread) == before:
-                    (seen,) = self._threads.complete([SeenThread(at, thread, self._classify(at, thread, before))])
-                    yield _Sight(seen, place)
+                if self._threads.read_call(at, thread) == before:
+                    wait = self._threads.classify(at, thread, before)
+                    (seen,) = self._threads.complete([SeenThread(at, thread, wait)])
+                    yield _Sight(seen, *place)
                     break
             else:
                 yield None
-
-    def _classify(self, at: LookedAt, thread: int, line: bytes) -> Wait:
-        try:
-            return self._threads.classify(at, thread, line)
-        except (OSError, ValueError):
-            return Wait("unknown")
-
-    def _read_call(self, at: LookedAt, thread: int) -> bytes:
-        """What the kernel says that a thread waits for; empty if it has ended. Raises RefusedError."""
-        try:
-            return procfs.read_line(f"/proc/{at.process.pid}/task/{thread}/syscall")
-        except PermissionError:
-            if procfs.read_state(at.process.pid) in (b"Z", b"X", b""):
-                return b""
-            raise no_right() from None
-        except OSError:
-            at.threads.list_again()
-            return b""
 
     def _find_states(self, pid: int) -> dict[int, int]:
         """CPython's state of each thread of a process, by the thread's id here. Raises OSError, TornError,
@@ -244,15 +203,16 @@ class CodeLooks:
             del self._workers[pid]  # in case that another program has the number by now
             raise
         if not states or len(states) < len(worker.ids):
-            worker.ids = _list_own_ids(pid)  # a thread has begun, or has no Python
+            worker.ids = list_own_ids(pid)  # a thread has begun, or has no Python
             states = worker.reader.find_threads(worker.ids)
         return {worker.ids[own]: state for own, state in states.items()}
 
-    def _read_place(self, pid: int, thread: int, states: Mapping[int, int]) -> _Place:
-        """Where a thread is. Raises RefusedToReadError, or TornError if that cannot be read."""
+    def _read_place(self, pid: int, thread: int, states: Mapping[int, int]) -> tuple[Line | None, Line | None]:
+        """Where a thread is: `CodeSight.line` and `inside`. Raises RefusedToReadError, or TornError if that cannot be
+        read."""
         state = states.get(thread)
         if state is None:
-            return _Place()
+            return None, None
         worker = self._workers[pid]
         reader = worker.reader
         for _ in range(_TRIES):
@@ -260,13 +220,14 @@ class CodeLooks:
                 frames = reader.walk(state)
                 choice = choose_frame(frames, self._prefixes)
                 if choice is None:
-                    return _Place(OUTSIDE)
-                line = _line_of(reader, choice.frame, choice.callee)
+                    return OUTSIDE, None
+                frame, callee = choice
+                line = _line_of(reader, frame, callee)
                 if not worker.contended:
-                    return _Place(line)
-                around = (each for each in chain((choice.frame,), frames) if each.code[:2] in worker.contended)
+                    return line, None
+                around = (each for each in chain((frame,), frames) if each.code[:2] in worker.contended)
                 inside = next(around, None)
-                return _Place(line, _line_of(reader, inside) if inside else None)
+                return line, inside and _line_of(reader, inside)
         raise TornError
 
     def _note_contended(self, sights: Collection[CodeSight], pids: Mapping[int, int]) -> None:
@@ -283,7 +244,6 @@ class CodeLooks:
                     worker_of.contended[name] = now + _CONTENDED_SECONDS
 
     def _leave_out_idle(self, snapshot: Snapshot, master_pid: int, sights: Collection[_Sight]) -> Iterator[CodeSight]:
-        """The busy threads of a look."""
         processes = {sight.seen.by.process.pid: sight.seen.by.process for sight in sights}.values()
         waits = [sight.seen.wait for sight in sights]
         self._decisions.learn(
@@ -293,7 +253,7 @@ class CodeLooks:
             elsewhere=find_elsewhere(master_pid),
         )
         certain = 0.0
-        for seen, (line, inside) in sights:
+        for seen, line, inside in sights:
             worker_id, thread = seen.by.worker.worker_id, seen.thread
             for part, decision in self._decisions.decide(seen.wait):
                 if decision.result == "idle" or (seen.wait.epoll is not None and line == OUTSIDE):
@@ -304,14 +264,13 @@ class CodeLooks:
                 certain += part if seen.wait.lock is None else 0.0
                 if self._threads.is_idle(seen.wait, snapshot):
                     continue
+                parts: dict[State, float] = {decision.state: part}
                 if decision.result == "running":
                     waiting = self._delays.part_waiting(seen.by.process.pid, thread)
-                    if waiting:
-                        yield CodeSight(worker_id, thread, line, "cpu_wait", "", waiting, inside)
-                    if waiting < 1:
-                        yield CodeSight(worker_id, thread, line, "cpu", "", 1 - waiting, inside)
-                elif part:
-                    yield CodeSight(worker_id, thread, line, decision.result, decision.address, part, inside)
+                    parts = {"cpu_wait": waiting, "cpu": 1 - waiting}
+                for state, number in parts.items():
+                    if number:
+                        yield CodeSight(worker_id, thread, line, state, decision.address, number, inside)
         self._threads.learn([sight.seen for sight in sights], certain, snapshot, are_all=True)
         with suppress(HiddenError):
             self._threads.look_at_strangers({sight.seen.by.process.pid: sight.seen.by for sight in sights}.values())
@@ -322,23 +281,10 @@ def _line_of(reader: StackReader, frame: Frame, callee: str = "") -> Line:
     return Line(frame.code.function, frame.code.file, reader.find_line(frame), callee)
 
 
-def _list_own_ids(pid: int) -> dict[int, int]:
-    """The ids here of a process's threads, by those that the process knows."""
-    threads = list_threads(pid)
-    if len(read_pid_numbers(pid)) <= 1:
-        return {thread: thread for thread in threads}
-    own: dict[int, int] = {}
-    for thread in threads:
-        if numbers := procfs.read_status("NSpid", f"/proc/{pid}/task/{thread}/status"):
-            own[int(numbers[-1])] = thread
-    return own
-
-
 _REFUSED = (
     "the memory of uWSGI's workers may not be read: allow the system call process_vm_readv (docs/waits.md), and see "
     "which right it takes (docs/waits.md#rights)"
 )
-_UNKNOWN = "the system calls of this machine's architecture are not known"
 
 
 @lru_cache(256)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from uwsgi_headroom.kernel.stacks.layout import SEVERAL, NoRuntimeError, Runtime, Version
+from uwsgi_headroom.kernel.stacks.layout import SEVERAL, Layout, NoRuntimeError, Runtime, Version
 from uwsgi_headroom.kernel.waits.memory import Piece
 
 _NO_LINE, _LONG, _NO_COLUMNS = 15, 14, 13
@@ -147,29 +147,33 @@ class _State(NamedTuple):
     interpreter: int
 
 
-class _Span(Struct, frozen=True):
-    """Some fields of a structure that are read at once: the offset of the first byte, and their number."""
+class _Fields(Struct, frozen=True):
+    """Some fields of a structure that are read at once. start: the offset of the first byte; size: how many there are;
+    places: of each field among them."""
 
     start: int
     size: int
+    places: tuple[int, ...]
 
     def at(self, address: int) -> Piece:
         return address + self.start, self.size
 
-    def pointer(self, data: bytes, offset: int) -> int:
-        return int.from_bytes(data[offset - self.start : offset - self.start + 8], "little")
+    def unpack(self, data: bytes) -> list[int]:
+        return [int.from_bytes(data[place : place + 8], "little") for place in self.places]
 
 
-def _span(*offsets: int | None) -> _Span:
-    known = [offset for offset in offsets if offset is not None]
-    return _Span(min(known), max(known) + 8 - min(known))
+def _choose(layout: Layout, names: str) -> _Fields:
+    """The fields with these names, without those that the layout does not have."""
+    offsets = [layout[name] for name in names.split() if name in layout]
+    start = min(offsets)
+    return _Fields(start, max(offsets) + 8 - start, tuple(offset - start for offset in offsets))
 
 
 class StackReader:
     """Reads the stacks of one process. read: reads pieces of its memory, as `read_pieces` does."""
 
     def __init__(self, runtime: Runtime, read: Read) -> None:
-        self._runtime, self._layout = runtime, (layout := runtime.layout)
+        self._runtime, self._layout = runtime, runtime.layout
         self._read = read
         self._left = MOST_BYTES
         self._ahead: dict[Piece, bytes] = {}
@@ -177,11 +181,11 @@ class StackReader:
         self._id_place: int | None = None
         self._codes: dict[tuple[int, ...], CodeObject] = {}
         self._lines: dict[tuple[CodeObject, int], int] = {}
-        self._thread = _span(layout.thread_next, layout.thread_interpreter, layout.thread_id)
-        self._frame = _span(layout.frame_previous, layout.frame_code, layout.frame_instruction, layout.frame_owner)
-        self._code = _span(
-            layout.object_type, layout.code_file, layout.code_function, layout.code_first_line, layout.code_lines
-        )
+        self._thread = _choose(runtime.layout, "thread_next thread_interpreter thread_id")
+        self._frame = _choose(runtime.layout, "frame_previous frame_code frame_instruction frame_owner")
+        self._code = _choose(runtime.layout, "object_type code_function code_file code_first_line code_lines")
+        self._bytes = _choose(runtime.layout, "object_type bytes_size")
+        self._text = _choose(runtime.layout, "object_type text_length text_state")
 
     def find_threads(self, ids: Collection[int]) -> dict[int, int]:
         """Begin a look: the state of each thread, by the thread's id. ids: those of all threads of the process, as it
@@ -219,20 +223,20 @@ class StackReader:
 
     def _list_states(self) -> Iterator[_State]:
         layout = self._layout
-        interpreter = self._follow(self._runtime.address + layout.interpreters_head)
+        interpreter = self._follow(self._runtime.address + layout["interpreters_head"])
         number = 0
         for _ in range(MOST_INTERPRETERS):
             if not interpreter:
                 return
-            state = self._follow(interpreter + layout.threads_head)
+            state = self._follow(interpreter + layout["threads_head"])
             while state:
-                data = self._link(self._thread.at(state))
-                if self._thread.pointer(data, layout.thread_interpreter) != interpreter or number >= MOST_THREADS:
+                following, of, handle = self._thread.unpack(self._link(self._thread.at(state)))
+                if of != interpreter or number >= MOST_THREADS:
                     raise TornError
-                yield _State(state, self._thread.pointer(data, layout.thread_id), interpreter)
+                yield _State(state, handle, interpreter)
                 number += 1
-                state = self._thread.pointer(data, layout.thread_next)
-            interpreter = self._follow(interpreter + layout.interpreter_next)
+                state = following
+            interpreter = self._follow(interpreter + layout["interpreter_next"])
 
     def _follow(self, address: int) -> int:
         return int.from_bytes(self._link((address, 8)), "little")
@@ -274,50 +278,45 @@ class StackReader:
 
     def walk(self, state: int) -> Iterator[Frame]:
         """The frames of a thread, the one that runs first; none if it runs no Python code. Raises TornError."""
-        layout, span = self._layout, self._frame
-        frame = self._pointer(state + layout.thread_frame)
-        if layout.cframe_frame is not None:
-            frame = self._pointer(frame + layout.cframe_frame)
+        layout = self._layout
+        frame = self._pointer(state + layout["thread_frame"])
+        if "cframe_frame" in layout:
+            frame = self._pointer(frame + layout["cframe_frame"])
         if not frame:
             return
-        (data,) = self._fetch(span.at(frame))
+        (data,) = self._fetch(self._frame.at(frame))
         for _ in range(MOST_FRAMES):
-            address = span.pointer(data, layout.frame_code) & ~_TAGS
-            instruction = span.pointer(data, layout.frame_instruction)
-            owner = 0 if layout.frame_owner is None else data[layout.frame_owner - span.start]
-            previous = span.pointer(data, layout.frame_previous)
-            pieces = [span.at(previous)] if previous else []
-            if owner < _C_FRAME:
-                pieces.append(self._code.at(address))
+            previous, tagged, instruction, *owner = self._frame.unpack(data)
+            code, is_python = tagged & ~_TAGS, not owner or owner[0] & 0xFF < _C_FRAME
+            pieces = [self._frame.at(previous)] if previous else []
+            if is_python:
+                pieces.append(self._code.at(code))
             found = self._fetch(*pieces)
-            if owner < _C_FRAME:
-                yield Frame(self._find_code(address, found[-1]), self._find_offset(address, instruction))
+            if is_python:
+                yield Frame(self._find_code(code, found[-1]), self._find_offset(code, instruction))
             if not previous:
                 return
             data = found[0]
 
     def _find_offset(self, code: int, instruction: int) -> int:
         """The offset of an instruction; negative in a function that has not begun."""
-        if self._layout.code_instructions is not None:
-            return instruction - code - self._layout.code_instructions
+        if "code_instructions" in self._layout:
+            return instruction - code - self._layout["code_instructions"]
         index = instruction & 0xFFFFFFFF
         index -= (index & 0x80000000) << 1
         return index if self._runtime.version == (3, 9) else 2 * index
 
     def _find_code(self, address: int, data: bytes) -> CodeObject:
-        layout, span = self._layout, self._code
-        if span.pointer(data, layout.object_type) != self._runtime.code_type:
+        kind, function, file, first, lines = self._code.unpack(data)
+        if kind != self._runtime.code_type:
             raise TornError
-        function, file = span.pointer(data, layout.code_function), span.pointer(data, layout.code_file)
-        first = span.pointer(data, layout.code_first_line) & 0x7FFFFFFF
-        lines = span.pointer(data, layout.code_lines)
-        key = address, function, file, first, lines
+        key = address, function, file, first & _MOST_LINE, lines
         code = self._codes.get(key)
         if code is None:
             if len(self._codes) >= _MOST_CODES:
                 self._codes.clear()
             name, path = self._read_text(function)[:LONGEST_NAME], self._read_text(file)[-LONGEST_PATH:]
-            code = self._codes[key] = CodeObject(name, path, first, lines)
+            code = self._codes[key] = CodeObject(name, path, first & _MOST_LINE, lines)
         return code
 
     def find_line(self, frame: Frame) -> int:
@@ -332,24 +331,19 @@ class StackReader:
         return line
 
     def _read_table(self, address: int) -> bytes:
-        layout = self._layout
-        span = _span(layout.object_type, layout.bytes_size)
-        (head,) = self._fetch(span.at(address))
-        size = span.pointer(head, layout.bytes_size)
-        if span.pointer(head, layout.object_type) != self._runtime.bytes_type or size > _MOST_TABLE:
+        kind, size = self._bytes.unpack(*self._fetch(self._bytes.at(address)))
+        if kind != self._runtime.bytes_type or size > _MOST_TABLE:
             raise TornError
-        return self._fetch((address + layout.bytes_data, size))[0] if size else b""
+        return self._fetch((address + self._layout["bytes_data"], size))[0] if size else b""
 
     def _read_text(self, address: int) -> str:
-        layout = self._layout
-        span = _span(layout.object_type, layout.text_length, layout.text_state)
-        (head,) = self._fetch(span.at(address))
-        length, state = span.pointer(head, layout.text_length), span.pointer(head, layout.text_state)
+        kind, length, state = self._text.unpack(*self._fetch(self._text.at(address)))
         width, is_compact, is_ascii = state >> 2 & 7, state >> 5 & 1, state >> 6 & 1
-        is_text = span.pointer(head, layout.object_type) == self._runtime.text_type
+        is_text = kind == self._runtime.text_type
         if not is_text or not is_compact or width not in _ENCODINGS or not 0 < length <= _MOST_TEXT:
             raise TornError
-        (data,) = self._fetch((address + (layout.text_ascii if is_ascii else layout.text_wide), width * length))
+        place = self._layout["text_ascii" if is_ascii else "text_wide"]
+        (data,) = self._fetch((address + place, width * length))
         text = data.decode(_ENCODINGS[width], errors="replace")
         return "".join(each if each.isprintable() else "?" for each in text)
 

@@ -6,7 +6,6 @@ both from an idle thread. Reading stops no thread, but needs the right to trace 
 what to grant.
 """
 
-from uwsgi_headroom.kernel.waits.sampler import WaitSetting
-from uwsgi_headroom.kernel.waits.worker_threads import GRANT
+from uwsgi_headroom.kernel.waits.worker_threads import GRANT, WaitSetting
 
 __all__ = ["GRANT", "WaitSetting"]

@@ -15,8 +15,6 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from msgspec import Struct, field
-
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.waits import memory
 from uwsgi_headroom.kernel.waits.system_calls import parse_system_call
@@ -26,15 +24,6 @@ _TFD = re.compile(rb"^tfd:\s*(\d+)", re.MULTILINE)
 MOST_DESCRIPTORS = 512
 _MOST_IN_EPOLL = 64
 MOST_FDINFO_BYTES = 64 << 10
-
-
-class Epolls(Struct):
-    """What is known of the epoll sets of a process. idle: the descriptors of those that hold a listening socket: uWSGI
-    keeps one for each thread, for life. too_large: whether one of the others was so large that none is read again: the
-    kernel lists the whole set for every read, 1 ms per 1,000 entries."""
-
-    idle: set[int] = field(default_factory=set)
-    too_large: bool = False
 
 
 def read_target(pid: int, descriptor: int) -> str | None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import struct
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias, TypeVar
 
@@ -94,10 +95,12 @@ class WorkerLocks:
         """Where the locks are that are remembered."""
         return tuple(self._locks)
 
-    def remember(self, waiting: Mapping[int, Collection[int]], now: float) -> None:
-        """Add addresses that are new, those with the most waiters first; the least certain ones make room."""
-        new = [address for address in waiting if address not in self._locks]
-        for address in sorted(new, key=lambda address: len(waiting[address]), reverse=True)[:_MOST_LOCKS]:
+    def remember(self, looks: Mapping[int, int | None], now: float) -> None:
+        """Add addresses that are new, those with the most waiters first; the least certain ones make room. looks: the
+        threads of the sample, and for the lock at which address each waits, None if for none."""
+        waiting = Counter(address for address in looks.values() if address is not None)
+        new = [address for address, _ in waiting.most_common() if address not in self._locks]
+        for address in new[:_MOST_LOCKS]:
             if len(self._locks) >= _MOST_LOCKS:
                 least = min(self._locks, key=self._rank)
                 if self._locks[least].waited_at >= now or self._locks[least].counts:
@@ -106,25 +109,19 @@ class WorkerLocks:
             self._locks[address] = _Lock(now)
 
     def look(
-        self,
-        waiting: Mapping[int, Collection[int]],
-        looked_at: Collection[int],
-        now: float,
-        words: Mapping[int, Word] | None,
-        *,
-        are_all: bool,
+        self, looks: Mapping[int, int | None], now: float, words: Mapping[int, Word] | None, *, are_all: bool
     ) -> LockUse | None:
         """Look at the remembered locks at the time of a sample; returns that of the lock that is used most, None if
-        none is known. waiting: the threads that wait, by the address of the lock; looked_at: the threads of the sample,
-        and whether those are all. words: what was read at `addresses`, None if nothing could be."""
+        none is known. looks: as for `remember`, and whether those are all threads. words: what was read at `addresses`,
+        None if nothing could be."""
         for address, lock in list(self._locks.items()):
-            threads = frozenset(waiting.get(address, ()))
+            threads = frozenset(thread for thread, place in looks.items() if place == address)
             if threads:
                 lock.waited_at = now
                 lock.waited += 1
-            if (lock.threads - threads).intersection(looked_at):
+            if (lock.threads - threads).intersection(looks):
                 lock.passed_at = now
-            lock.threads = lock.threads.difference(looked_at) | threads
+            lock.threads = lock.threads.difference(looks) | threads
             word = None if words is None else words.get(address)
             if not self._note_value(lock, threads, word, now, reads=words is not None):
                 del self._locks[address]
@@ -208,10 +205,7 @@ _NOT_LISTED = Listed(False, 0, ())
 class _FileLock(Struct):
     waited_at: float
     passed_at: float = float("-inf")
-    waiters: int = 0
-    pids: tuple[int, ...] = ()
-    held: bool = False
-    holder: int | None = None
+    listed: Listed = _NOT_LISTED
     recent: float = 0.0
 
 
@@ -254,7 +248,7 @@ class FileLocks:
         self._update(parse_locks(text, self._files.keys(), frozenset(pids)), now, went_on=went_on)
         self._not_before = now + (time.thread_time() - began) / _MOST_OF_THE_TIME
         lock = _find_busiest(self._files.values(), now)
-        return LockUse(bool(lock.waiters), lock.held) if lock else None
+        return LockUse(bool(lock.listed.waiters), lock.listed.held) if lock else None
 
     def rest(self) -> LockUse | None:
         """The same while no worker serves a request."""
@@ -270,21 +264,21 @@ class FileLocks:
             if file not in self._files and listed.waiters and len(self._files) < _MOST_FILES:
                 self._files[file] = _FileLock(now)
         for file, lock in list(self._files.items()):
-            held, waiters, pids, holder = found.get(file, _NOT_LISTED)
+            before, lock.listed = lock.listed, found.get(file, _NOT_LISTED)
+            held, waiters, pids, _ = lock.listed
             # Threads of one process look alike in the list. Processes that come do not show that one went on.
-            if not held or waiters < lock.waiters or pids[: len(lock.pids)] != lock.pids or went_on:
+            if not held or waiters < before.waiters or pids[: len(before.pids)] != before.pids or went_on:
                 lock.passed_at = now
             if waiters:
                 lock.waited_at = now
-            lock.held, lock.waiters, lock.pids, lock.holder = held, waiters, pids, holder
             lock.recent += _RECENT * (held - lock.recent)
             if now - lock.waited_at > _FORGET_SECONDS[True]:
                 del self._files[file]
 
     def find_holder(self) -> int | None:
         """The PID for which most threads waited at the last look."""
-        waited = max(self._files.values(), key=lambda lock: lock.waiters, default=None)
-        return waited.holder if waited and waited.waiters else None
+        listed = max((lock.listed for lock in self._files.values()), key=lambda each: each.waiters, default=_NOT_LISTED)
+        return listed.holder if listed.waiters else None
 
 
 def parse_locks(text: bytes, known: Collection[File], pids: Collection[int]) -> dict[File, Listed]:

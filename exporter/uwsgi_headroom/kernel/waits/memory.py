@@ -184,15 +184,12 @@ _IMAGE_NAME = re.compile(r"(lib)?python|.*uwsgi")
 """Names of files that may define the symbols. CPython's extension modules are called `*.cpython-311-*.so`: they never
 do, and a worker may have hundreds."""
 
-_STARTCODE, _ENDCODE, _STARTSTACK = 23, 24, 25  # fields 26 to 28 of proc_pid_stat(5); 0 is the field after the name
+_STARTCODE, _STARTSTACK = 23, 25  # fields 26 to 28 of proc_pid_stat(5); 0 is the field after the name
 
 
-class Generation(NamedTuple):
-    """Where a process's program lies in memory: the same for all forks of one exec(2), different after the next one."""
-
-    start_code: int
-    end_code: int
-    start_stack: int
+Generation: TypeAlias = tuple[int, ...]
+"""Where a process's program lies in memory: its code and its stack. The same for all forks of one exec(2), different
+after the next one."""
 
 
 class MemoryMap(Struct, frozen=True):
@@ -227,14 +224,14 @@ class MemoryMap(Struct, frozen=True):
 
 
 def read_generation(pid: int) -> Generation:
-    """Raises OSError, ProcessLookupError if the process has no memory any more, or ValueError if the kernel hides the
-    fields from this user."""
+    """Raises OSError: ProcessLookupError if the process has no memory any more, PermissionError if the kernel hides the
+    fields from this user. Raises ValueError if they are no numbers."""
     fields = procfs.read_stat_fields(f"/proc/{pid}/stat")
-    generation = Generation(*(int(field) for field in fields[_STARTCODE : _STARTSTACK + 1]))
-    if not generation.start_code:
+    generation = tuple(map(int, fields[_STARTCODE : _STARTSTACK + 1]))
+    if not generation[0]:
         raise ProcessLookupError(f"process {pid} has ended")
-    if generation.start_code == 1:
-        raise ValueError("the kernel hides the addresses")
+    if generation[0] == 1:
+        raise PermissionError("the kernel hides the addresses")
     return generation
 
 
@@ -320,7 +317,6 @@ def paths_to_search(mappings: list[MappedRange], program: str) -> list[str]:
 
 
 def _locate(elf: Elf, mappings: list[MappedRange]) -> Iterator[tuple[int, int, Region]]:
-    """The ranges of the symbols of a file that is mapped like this."""
     bias = find_load_bias(elf, mappings)
     if bias is not None:
         for name, (address, size) in elf.symbols.items():

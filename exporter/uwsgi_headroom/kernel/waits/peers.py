@@ -38,19 +38,12 @@ Address = tuple[bytes, bytes]
 
 
 class InetSocket(NamedTuple):
-    """One TCP or UDP socket that is not listening. connecting: whether its connection is not made yet."""
+    """One TCP or UDP socket. state: of include/net/tcp_states.h."""
 
     inode: int
+    state: int
     near: Address
     far: Address
-    connecting: bool = False
-
-
-class InetSockets(NamedTuple):
-    """TCP or UDP sockets. listening: the addresses of those that listen, by inode."""
-
-    listening: dict[int, Address]
-    others: list[InetSocket]
 
 
 class UnixSocket(NamedTuple):
@@ -89,26 +82,26 @@ def ask_unix(inode: int) -> UnixSocket | None:
     return UnixSocket(state == _LISTEN, kind, name, other_end)
 
 
-def ask_inet(family: int, protocol: int, inodes: Collection[int], end: float) -> InetSockets | None:
-    """All listening sockets of a family and protocol, and the others with these inodes, as in `read_inet`."""
-    found = InetSockets({}, [])
+def ask_inet(family: int, protocol: int, inodes: Collection[int], end: float) -> Iterator[InetSocket]:
+    """All listening sockets of a family and protocol, and then the others with these inodes, as `read_inet`."""
     states = _OPEN | 1 << _CLOSE  # and those of UDP that are not connected
     if protocol == socket.IPPROTO_TCP:
         states = _OPEN
         request = sock_diag.inet_request(family, 1 << _LISTEN)
         payloads, is_cut = sock_diag.ask(request, seconds=end - time.monotonic())
+        yield from map(_unpack, payloads)
         if is_cut:
-            return None
-        for row in map(sock_diag.inet_diag_msg.unpack_from, payloads):
-            found.listening[row[-1]] = row[4], row[6]
+            return
     request = sock_diag.inet_request(family, states, protocol=protocol)
     payloads, _ = sock_diag.ask(request, seconds=end - time.monotonic())
     for payload in payloads:
-        inode = int.from_bytes(payload[_INODE], "little")
-        if inode in inodes:
-            _, state, _, _, source_port, port, source, address, *_ = sock_diag.inet_diag_msg.unpack_from(payload)
-            found.others.append(InetSocket(inode, (source_port, source), (port, address), state == _SYN_SENT))
-    return found
+        if int.from_bytes(payload[_INODE], "little") in inodes:
+            yield _unpack(payload)
+
+
+def _unpack(payload: bytes) -> InetSocket:
+    _, state, _, _, near_port, far_port, near, far, *_, inode = sock_diag.inet_diag_msg.unpack_from(payload)
+    return InetSocket(inode, state, (near_port, near), (far_port, far))
 
 
 _tcp_info_ages = struct.Struct("=44xI4xI")  # struct tcp_info: last_data_sent, last_data_recv, in milliseconds
@@ -140,33 +133,22 @@ def ask_lost(questions: Collection[bytes]) -> list[bool]:
     return [each[2] == _RETRANSMITS and each[3] >= _LOST for each in answers]
 
 
-def read_inet(pid: int, family: int, protocol: int, inodes: Collection[int], end: float) -> InetSockets | None:
+def read_inet(pid: int, family: int, protocol: int, inodes: Collection[int], end: float) -> Iterator[InetSocket]:
     """All listening sockets of a family (socket.AF_INET, AF_INET6) and protocol (socket.IPPROTO_TCP, IPPROTO_UDP), and
-    the others with these inodes; None if the monotonic time `end` came before all listening ones were read. Raises
-    OSError, or ValueError if the table is odd."""
+    then, as the kernel lists them, the others with these inodes; as many as are read until the monotonic time `end`.
+    Raises OSError, or ValueError if the table is odd."""
     name = _PROTOCOLS[protocol] + _FAMILIES[family]
-    found = InetSockets({}, [])
-    has_all_listening = False  # the kernel lists them first
     for line in _read_lines(f"/proc/{pid}/net/{name}", end):
-        if line is None:
-            return found if has_all_listening else None
-        fields = line.split(None, 10)
+        fields = line.split(None, 10) if line else []
         if len(fields) < 10 or not fields[9].isdigit():
             continue  # the head
-        inode = int(fields[9])
-        if fields[3] == _TABLE_LISTEN:
-            found.listening[inode] = _address(fields[1])
-            continue
-        has_all_listening = True
-        if inode in inodes:
-            connecting = fields[3] == _TABLE_SYN_SENT
-            found.others.append(InetSocket(inode, _address(fields[1]), _address(fields[2]), connecting))
-    return found
+        inode, state = int(fields[9]), int(fields[3], 16)
+        if state == _LISTEN or inode in inodes:
+            yield InetSocket(inode, state, _address(fields[1]), _address(fields[2]))
 
 
 _PROTOCOLS = {socket.IPPROTO_TCP: "tcp", socket.IPPROTO_UDP: "udp"}
 _FAMILIES: Mapping[int, str] = {socket.AF_INET: "", socket.AF_INET6: "6"}
-_TABLE_LISTEN, _TABLE_SYN_SENT = b"%02X" % _LISTEN, b"%02X" % _SYN_SENT
 
 
 def _address(text: bytes) -> Address:
@@ -415,38 +397,36 @@ def _read_all(pid: int, inodes: Collection[int]) -> dict[int, Peer]:
 
 
 def _list_inet(
-    inodes: Collection[int], read: Callable[[int, int, Collection[int], float], InetSockets | None] = ask_inet
+    inodes: Collection[int], read: Callable[[int, int, Collection[int], float], Iterator[InetSocket]] = ask_inet
 ) -> dict[int, Peer]:
     """The peers of TCP and UDP sockets, as far as 20 ms allow. Raises as `read`."""
     end = time.monotonic() + MOST_SECONDS
-    listening = {}
     found: dict[int, Peer] = {}
     for family in (socket.AF_INET, socket.AF_INET6):
-        tcp = read(family, socket.IPPROTO_TCP, inodes, end)
-        if tcp is None:
-            return found  # a client could be taken for a backend
-        listening.update(tcp.listening)
-        found.update((inode, Peer("listening")) for inode in tcp.listening.keys() & inodes)
-        found.update(_match(tcp, set(listening.values()), family, "backend"))
-        if udp := read(family, socket.IPPROTO_UDP, inodes, end):
-            found.update(_match(udp, (), family, "datagram"))
+        listening: set[Address] = set()  # all are known before the first other one: else a client could be a backend
+        for each in read(family, socket.IPPROTO_TCP, inodes, end):
+            if each.state == _LISTEN:
+                listening.add(each.near)
+            if each.inode in inodes:
+                found[each.inode] = _match(each, listening, family, "backend")
+        for each in read(family, socket.IPPROTO_UDP, inodes, end):
+            found[each.inode] = _match(each, (), family, "datagram")
     return found
 
 
-def _match(
-    sockets: InetSockets, listening: Collection[Address], family: int, kind: Literal["backend", "datagram"]
-) -> Iterator[tuple[int, Peer]]:
-    for each in sockets.others:
-        inode, (source_port, source), (port, address), _ = each
-        number = int.from_bytes(port, "big")
-        if not number:
-            yield inode, Peer("unconnected")
-        elif (source_port, source) in listening or (source_port, _ANY) in listening:
-            yield inode, Peer("client")
-        else:
-            name = _name(family, address, number)
-            question = make_question(family, each) if kind == "backend" else b""
-            yield inode, Peer("dns" if number == _DNS_PORT else kind, name, each.connecting, question)
+def _match(of: InetSocket, listening: Collection[Address], family: int, kind: Literal["backend", "datagram"]) -> Peer:
+    """What is at the other end of a socket. listening: the addresses of the listening ones."""
+    port, address = of.far
+    number = int.from_bytes(port, "big")
+    if of.state == _LISTEN:
+        return Peer("listening")
+    if not number:
+        return Peer("unconnected")
+    if of.near in listening or (of.near[0], _ANY) in listening:
+        return Peer("client")
+    question = make_question(family, of) if kind == "backend" else b""
+    name = _name(family, address, number)
+    return Peer("dns" if number == _DNS_PORT else kind, name, of.state == _SYN_SENT, question)
 
 
 _ANY = bytes(16)

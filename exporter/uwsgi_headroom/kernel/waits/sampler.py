@@ -18,7 +18,6 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Literal
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from uwsgi_headroom.kernel.aside import DIRECT, Asks
@@ -30,9 +29,9 @@ from uwsgi_headroom.kernel.waits.locks import FileLocks
 from uwsgi_headroom.kernel.waits.loops import Loops
 from uwsgi_headroom.kernel.waits.peers import Peers
 from uwsgi_headroom.kernel.waits.schedules import OLD_SECONDS, Naps, RunDelays, Streams
-from uwsgi_headroom.kernel.waits.system_calls import find_calls
+from uwsgi_headroom.kernel.waits.system_calls import CALLS, NO_TABLE
 from uwsgi_headroom.kernel.waits.thread_wait import GAP_POLL, GAP_SOCKET, GAP_THREADS, Decision, Decisions, remember
-from uwsgi_headroom.kernel.waits.worker_threads import HiddenError, LookedAt, SeenThread, WorkerThreads
+from uwsgi_headroom.kernel.waits.worker_threads import HiddenError, LookedAt, SeenThread, WaitSetting, WorkerThreads
 from uwsgi_headroom.record import (
     UNKNOWN,
     WORKING,
@@ -73,23 +72,11 @@ GAP_REFUSED = (
     "(SystemCallFilter= in deploy/systemd/waits.conf)"
 )
 
-_NO_TABLE = "the system calls of this machine's architecture are not known"
 _ASYNC = "a worker of this uWSGI serves all its requests on one thread, which does not show what each one waits for"
 _TWO_LOCKS = (
     "it is not known which lock idle threads wait for, and so which are idle: `thunder-lock` has one, and others fit"
 )
 _NO_CORES = "uWSGI runs with stats-no-cores, so its request threads are unknown"
-
-
-class WaitSetting(Struct, frozen=True):
-    """How waits are sampled. backends: the names of backends by address, as `10.0.0.5:5432`, `*:5432` or a path.
-    read_pollfds: whether the array of poll(2) may be read from the workers' memory; read_locks: whether the semaphores
-    of locks may be."""
-
-    enabled: bool = True
-    backends: Mapping[str, str] = field(default_factory=dict)
-    read_pollfds: bool = True
-    read_locks: bool = False
 
 
 OFF = WaitSetting(enabled=False)
@@ -109,15 +96,7 @@ class WaitSampler:
         self._addresses = {name: address for address, name in setting.backends.items()}
         self._clock = clock
         self._chance = chance or random.Random()  # noqa: S311 - a sample, no secret
-        self._calls = find_calls()
-        self.threads = WorkerThreads(
-            self._calls,
-            read_pollfds=setting.read_pollfds,
-            read_locks=setting.read_locks,
-            chance=self._chance,
-            clock=clock,
-            asks=asks,
-        )
+        self.threads = WorkerThreads(setting, self._chance, clock, asks)
         self._file_locks = FileLocks(clock)
         self._delays = RunDelays()
         self._decisions = Decisions(Peers(clock))
@@ -216,9 +195,7 @@ class WaitSampler:
         self, master_pid: int, snapshot: Snapshot, processes: Mapping[int, WorkerProcess], setup: Setup | None
     ) -> Waits | None:
         """The waits of a server whose threads do not show what its requests wait for; None for any other."""
-        if not self._calls:
-            return Waits(off=_NO_TABLE)
-        if setup and setup.concurrency_kind == "async":
+        if CALLS and setup and setup.concurrency_kind == "async":
             return self._sample_loops(master_pid, snapshot, processes, setup.options)
         reason = explain_doubt(snapshot, (setup or UNKNOWN).concurrency_kind)
         return Waits(off=reason) if reason else None
@@ -241,7 +218,7 @@ class WaitSampler:
             return Waits(off=_ASYNC, needs_right=refusal.needs_right)
         for each in seen:
             if each.wait.epoll is not None:  # a loop's own set may have thousands of entries: it is read once
-                each.by.process.epolls.idle.add(each.wait.epoll)
+                each.by.process.idle_sets.add(each.wait.epoll)
         self._learn_peers(master_pid, [each for each in seen if each.wait.epoll is None])
         now = self._clock()
         for each in seen:
@@ -254,28 +231,26 @@ class WaitSampler:
         """What the main threads of the workers that do not accept requests yet wait for, by worker id; empty if that is
         switched off or cannot be seen. Never raises."""
         starting = [worker for worker in snapshot.workers if worker.state == "starting" and worker.pid in processes]
-        if not (starting and self._setting.enabled and self._calls):
+        if not (starting and self._setting.enabled and CALLS):
             return {}
-        seen: list[SeenThread] = []
+        options = (setup or UNKNOWN).options
         try:
-            for worker in starting[:_MOST_STARTING]:
-                if at := self._find(worker, processes, (setup or UNKNOWN).options):
-                    seen += self.threads.look(at, at.process.pid)
-            seen = self.threads.complete(seen)
+            found = [self._find(worker, processes, options) for worker in starting[:_MOST_STARTING]]
+            seen, _ = self._look_at([(at, at.process.pid) for at in found if at], float("inf"))
         except HiddenError:
             return {}
         self._learn_peers(master_pid, seen)
         waits: dict[int, Blocker] = {}
         for each in seen:
-            found = self._decisions.decide_mostly(each.wait)
-            if found.result != "idle":
-                waits[each.by.worker.worker_id] = Blocker(found.state, found.address)
+            decision = self._decisions.decide_mostly(each.wait)
+            if decision.result != "idle":
+                waits[each.by.worker.worker_id] = Blocker(decision.state, decision.address)
         return waits
 
     def count_starved(self, snapshot: Snapshot, processes: Mapping[int, WorkerProcess], options: Options) -> int:
         """How many threads of a worker that serves one request at a time wanted the interpreter lock while it was idle,
         at any look: uWSGI keeps it where `enable-threads` is off. Never raises."""
-        may_starve = self._setting.enabled and bool(self._calls) and not options.enable_threads
+        may_starve = self._setting.enabled and bool(CALLS) and not options.enable_threads
         self._starved *= may_starve
         for worker in snapshot.workers * may_starve:
             process = processes.get(worker.pid or 0)
@@ -301,32 +276,27 @@ class WaitSampler:
     ) -> tuple[dict[int, LockUse], bool]:
         """The locks of the application that threads wait for, or were seen to wait for, and whether they could be
         read."""
-        waiting: dict[int, dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
-        for each in seen:
-            if each.wait.semaphore is not None:
-                waiting[each.by.process.pid][each.wait.semaphore].add(each.thread)
         known = self.threads.list_with_locks()
-        if not waiting and not known:
+        if not known and all(each.wait.semaphore is None for each in seen):
             return {}, self._setting.read_locks
         now = self._clock()
-        looked_at: dict[int, set[int]] = defaultdict(set)
+        looks: dict[int, dict[int, int | None]] = defaultdict(dict)
         for each in seen:
-            looked_at[each.by.process.pid].add(each.thread)
-        with_locks = [at for at in found if at.process.pid in waiting or at.locks.addresses]
-        for at in with_locks:
-            at.locks.remember(waiting[at.process.pid], now)
+            looks[each.by.process.pid][each.thread] = each.wait.semaphore
+        for at in found:
+            at.locks.remember(looks[at.process.pid], now)
+        with_locks = [at for at in found if at.locks.addresses]
         words = self.threads.read_locks(with_locks)
         uses: dict[int, LockUse | None] = {}
         for at in with_locks:
-            pid, worker_id = at.process.pid, at.worker.worker_id
-            uses[worker_id] = at.locks.look(waiting[pid], looked_at[pid], now, words.get(pid), are_all=are_all)
+            pid = at.process.pid
+            uses[at.worker.worker_id] = at.locks.look(looks[pid], now, words.get(pid), are_all=are_all)
         reads = self._setting.read_locks and all(at.process.pid in words for at in with_locks)
         active = {each.worker_id for each in (*left_out, *(at.worker for at in found))}
         resting = self._rest([at for at in known if at.worker.worker_id not in active], now)
         return resting | {worker_id: use for worker_id, use in uses.items() if use}, reads
 
     def _rest(self, workers: list[LookedAt], now: float) -> dict[int, LockUse]:
-        """The locks of workers that serve no request."""
         return {at.worker.worker_id: use for at in workers if (use := at.locks.rest(now))}
 
     def _find_streams(self, found: list[LookedAt], *, of_kernel: bool) -> tuple[tuple[int, int], ...]:
@@ -362,7 +332,7 @@ class WaitSampler:
 
     def _look(self, found: list[LookedAt], end: float) -> tuple[list[SeenThread], float]:
         """Look at as many threads as the budget allows, until `end` at most; returns what was seen, and for how many
-        threads each counts. Raises RefusedError."""
+        threads each counts. Raises HiddenError."""
         most = self._afford(self._clock())
         all_threads = [(each, thread) for each in found for thread in each.threads.threads]
         if self.threads.needs_all:
@@ -391,7 +361,7 @@ class WaitSampler:
         self, threads: Iterable[tuple[LookedAt, int]], end: float, found: Collection[LookedAt] = ()
     ) -> tuple[list[SeenThread], int]:
         """Look at threads, until `end`, and at strangers of `found`; returns what was seen, and how many of the threads
-        were looked at. Raises RefusedError."""
+        were looked at. Raises HiddenError."""
         began, number = time.thread_time(), 0
         seen: list[SeenThread] = []
         for each, thread in threads:
@@ -407,7 +377,7 @@ class WaitSampler:
 
     def _probe(self, snapshot: Snapshot, processes: Mapping[int, WorkerProcess], options: Options) -> None:
         """Look at one idle thread: whether the kernel permits it has to be known before the first request. Raises
-        RefusedError."""
+        HiddenError."""
         for worker in snapshot.workers:
             if worker.accepting and worker.pid in processes:
                 if at := self._find(worker, processes, options):
@@ -583,6 +553,8 @@ def _show(address: str) -> str:
 
 def explain_doubt(snapshot: Snapshot, kind: ConcurrencyKind | None) -> str | None:
     """Why the threads of this server do not show what its requests wait for; None if they do."""
+    if not CALLS:
+        return NO_TABLE
     if kind == "async" or (snapshot.source == "kernel" and any(worker.threads is None for worker in snapshot.workers)):
         return _ASYNC
     if any(worker.threads is None for worker in snapshot.workers):

@@ -93,10 +93,14 @@ Calls = Mapping[int, Kind]
 """The system calls of an architecture, by number."""
 
 
-def find_calls(machine: str | None = None) -> Calls:
-    """The system calls of this machine; none if its architecture is not in the table."""
-    column = _COLUMNS.get(machine or platform.machine())
+def find_calls(machine: str) -> Calls:
+    """The system calls of a machine; none if its architecture is not in the table."""
+    column = _COLUMNS.get(machine)
     return {int(row[column]): row[0] for row in _KINDS.values() if column and row[column] != -1}
+
+
+CALLS = find_calls(platform.machine())
+NO_TABLE = "the system calls of this machine's architecture are not known"
 
 
 Blocked = tuple[int, tuple[int, ...]]

@@ -13,16 +13,16 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Literal, NamedTuple, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.waits import descriptors
-from uwsgi_headroom.kernel.waits.descriptors import MOST_ENTRIES, Epolls, Polled
+from uwsgi_headroom.kernel.waits.descriptors import MOST_ENTRIES, Polled
 from uwsgi_headroom.kernel.waits.file_systems import find_kind
 from uwsgi_headroom.kernel.waits.memory import MemoryMap, Region
 from uwsgi_headroom.kernel.waits.peers import Peer, Peers
-from uwsgi_headroom.kernel.waits.system_calls import Blocked, Calls, Kind
+from uwsgi_headroom.kernel.waits.system_calls import CALLS, Blocked, Kind
 from uwsgi_headroom.record import Output, State
 
 Lock = tuple[str, int]
@@ -104,14 +104,17 @@ poll(2) wait for."""
 
 
 class Process(Struct, dict=True):
-    """What is known of the process of a thread. socket_timeout: uWSGI's option, in seconds, None if unknown."""
+    """What is known of the process of a thread. socket_timeout: uWSGI's option, in seconds, None if unknown.
+    idle_sets: the descriptors of the epoll sets that hold a listening socket: uWSGI keeps one for each thread, for
+    life. has_large_set: whether one of the others was so large that none is read again: the kernel lists the whole set
+    for every read, 1 ms per 1,000 entries."""
 
     pid: int
-    calls: Calls
     memory: MemoryMap
     socket_timeout: int | None
     read_pollfds: bool
-    epolls: Epolls
+    idle_sets: set[int] = field(default_factory=set)
+    has_large_set: bool = False
 
     @cached_property
     def sockets(self) -> tuple[int, ...]:
@@ -136,7 +139,7 @@ def classify(process: Process, thread: int, call: Blocked | Literal["running", "
         number, arguments = call
         if not process.memory.is_64_bit:
             return Wait("unknown", gap=GAP_32_BIT)
-        if kind := process.calls.get(number):
+        if kind := CALLS.get(number):
             return _classify_kind(process, thread, kind, arguments)
     file_system = find_kind(process.pid, thread)
     is_disk = file_system or _is_in_device_sleep(process.pid, thread)
@@ -150,8 +153,8 @@ def _classify_kind(process: Process, thread: int, kind: Kind, arguments: tuple[i
     if kind in ("descriptor", "send", "connect"):
         wait = _classify_descriptor(process.pid, thread, first, writes=kind != "descriptor")
         return replace(wait, output=_name_output(process.pid, first)) if first in _OUTPUTS else wait
-    if kind == "epoll" and first not in process.epolls.idle:
-        return Wait(None, epoll=first, call="epoll", unread=not process.epolls.too_large)
+    if kind == "epoll" and first not in process.idle_sets:
+        return Wait(None, epoll=first, call="epoll", unread=not process.has_large_set)
     if kind in ("poll", "ppoll"):
         timespec = third if kind == "ppoll" else 0
         timeout = third if kind == "poll" else -1
@@ -178,14 +181,14 @@ def _classify_kind(process: Process, thread: int, kind: Kind, arguments: tuple[i
 _LASTING: frozenset[Kind] = frozenset({"futex", "accept", "semaphore", "sleep", "child", "sync", "lock", "restart"})
 
 
-def is_lasting(wait: Wait, process: Process, call: Blocked | Literal["running", "outside"]) -> bool:
+def is_lasting(wait: Wait, call: Blocked | Literal["running", "outside"]) -> bool:
     """Whether `classify` returns this wait for the same call of any thread of the process, for its whole life: it
     followed from the call alone, not from descriptors or the thread's state."""
     if isinstance(call, str):
         return call == "running"
     if wait.joins is not None:
         return False
-    kind = process.calls.get(call[0])
+    kind = CALLS.get(call[0])
     return kind in _LASTING or (kind == "epoll" and wait.result == "idle")
 
 

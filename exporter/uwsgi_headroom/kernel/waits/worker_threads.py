@@ -19,11 +19,11 @@ from msgspec.structs import replace
 
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.aside import DIRECT, Asks, NotYetError, PausedError
+from uwsgi_headroom.kernel.namespaces import read_pid_numbers
 from uwsgi_headroom.kernel.waits.descriptors import (
     GONE,
     MOST_FDINFO_BYTES,
     CloserLook,
-    Epolls,
     PollingThread,
     decode_polled,
     look_closer,
@@ -36,7 +36,7 @@ from uwsgi_headroom.kernel.waits.memory import (
     read_generation,
     read_memory_map,
 )
-from uwsgi_headroom.kernel.waits.system_calls import Calls, parse_system_call, read_system_call
+from uwsgi_headroom.kernel.waits.system_calls import parse_system_call, read_system_call
 from uwsgi_headroom.kernel.waits.thread_wait import (
     GONE_ON,
     IDLE,
@@ -56,6 +56,7 @@ GRANT = (
 WHO_MAY_KNOW = f"no permission to see what uWSGI's threads wait for: {GRANT}"
 _NO_FILE = "this kernel does not say what threads wait for (no /proc/PID/task/TID/syscall)"
 _HIDDEN = "the memory map of uWSGI's workers cannot be read"
+_UNREADABLE = b"?"
 
 _DEFAULT_SOCKET_TIMEOUT = 4  # of uWSGI, in seconds
 
@@ -84,6 +85,17 @@ class HiddenError(Exception):
         self.needs_right = needs_right
 
 
+class WaitSetting(Struct, frozen=True):
+    """How waits are sampled. backends: the names of backends by address, as `10.0.0.5:5432`, `*:5432` or a path.
+    read_pollfds: whether the array of poll(2) may be read from the workers' memory; read_locks: whether the semaphores
+    of locks may be."""
+
+    enabled: bool = True
+    backends: Mapping[str, str] = field(default_factory=dict)
+    read_pollfds: bool = True
+    read_locks: bool = False
+
+
 class LookedAt(Struct):
     """A worker whose request threads are looked at."""
 
@@ -104,7 +116,7 @@ class LookedAt(Struct):
         self.threads.note_accepting(seen.thread)
         self.idle_at[seen.thread] = time.monotonic()
         if seen.wait.epoll is not None:
-            self.process.epolls.idle.add(seen.wait.epoll)
+            self.process.idle_sets.add(seen.wait.epoll)
 
 
 class SeenThread(Struct, frozen=True):
@@ -120,17 +132,12 @@ class WorkerThreads:
 
     def __init__(
         self,
-        calls: Calls,
-        *,
-        read_pollfds: bool,
-        read_locks: bool = False,
+        setting: WaitSetting,
         chance: random.Random,
         clock: Callable[[], float] = time.monotonic,
         asks: Asks = DIRECT,
     ) -> None:
-        self._calls, self._asks, self._clock = calls, asks, clock
-        self._read_pollfds, self._read_locks = read_pollfds, read_locks
-        self._chance = chance
+        self._setting, self._chance, self._clock, self._asks = setting, chance, clock, asks
         self._known: dict[tuple[int, float | None], LookedAt] = {}
         self._maps: dict[Generation, MemoryMap] = {}
         self._idle_locks = IdleLocks()
@@ -142,14 +149,14 @@ class WorkerThreads:
 
     def find(self, worker: Worker, pid: int, start_time: float | None, options: Options) -> LookedAt | None:
         """Find the request threads of a worker, whose process began at `start_time`; None if there is no time yet to
-        read its memory map. Raises RefusedError."""
+        read its memory map. Raises HiddenError."""
         known = self._known.get((pid, start_time))
         if known is None:
             memory = self._read_memory(pid)
             if memory is None:
                 return None
-            process = Process(pid, self._calls, memory, None, self._read_pollfds, Epolls())
-            locks = WorkerLocks(is_read=self._read_locks)
+            process = Process(pid, memory, None, self._setting.read_pollfds)
+            locks = WorkerLocks(is_read=self._setting.read_locks)
             threads = RequestThreads(pid, worker.threads or 1)
             known = self._known[pid, start_time] = LookedAt(worker, threads, process, locks)
         timeout = options.socket_timeout
@@ -165,7 +172,7 @@ class WorkerThreads:
 
     def _read_memory(self, pid: int) -> MemoryMap | None:
         try:
-            generation = _read_generation(pid)
+            generation = read_generation(pid)
             memory = self._maps.get(generation)
             if memory is None and self._clock() >= self._not_before:
                 memory = self._asks.ask(read_memory_map, pid)
@@ -180,29 +187,36 @@ class WorkerThreads:
         except (FileNotFoundError, ProcessLookupError):
             return _NOTHING_KNOWN  # the worker has just ended
         except PermissionError:
-            raise no_right() from None
+            raise HiddenError(WHO_MAY_KNOW, needs_right=True) from None
         except (OSError, ValueError):
             raise HiddenError(_HIDDEN) from None
         return memory
 
     def look(self, at: LookedAt, thread: int) -> list[SeenThread]:
-        """Look at one thread; nothing if it has ended. Raises RefusedError."""
-        pid = at.process.pid
+        """Look at one thread; nothing if it has ended. Raises HiddenError."""
         if fresh := at.fresh.pop(thread, None):
             return [fresh]
+        line = self.read_call(at, thread)
+        return [SeenThread(at, thread, self.classify(at, thread, line))] if line else []
+
+    def read_call(self, at: LookedAt, thread: int) -> bytes:
+        """The kernel's line about what a thread waits for, for `classify`; empty if it has ended. Raises
+        HiddenError."""
+        pid = at.process.pid
         try:
-            return [SeenThread(at, thread, self.classify(at, thread, read_system_call(pid, thread)))]
+            return read_system_call(pid, thread)
         except PermissionError:
-            if procfs.read_state(pid) in (b"Z", b"X"):  # its master has not noticed: its files belong to root by now
-                return []
-            raise no_right() from None
+            # Its master may not have noticed its end: its files belong to root by now.
+            if procfs.read_state(pid) in (b"Z", b"X", b""):
+                return b""
+            raise HiddenError(WHO_MAY_KNOW, needs_right=True) from None
         except (FileNotFoundError, ProcessLookupError) as error:
             if isinstance(error, FileNotFoundError) and procfs.read_state(pid, thread):
                 raise HiddenError(_NO_FILE) from None
             at.threads.list_again()
-            return []
-        except (OSError, ValueError):
-            return [SeenThread(at, thread, Wait("unknown"))]
+            return b""
+        except OSError:
+            return _UNREADABLE
 
     def look_again(self, seen: Iterable[SeenThread]) -> list[Wait]:
         """What those of these threads that waited for sockets wait for by now; nothing of one that may not be seen."""
@@ -249,7 +263,7 @@ class WorkerThreads:
         process, wait = seen.by.process, seen.wait
         if wait.unread:
             sockets, size = in_sets[process.pid, wait.epoll or 0]
-            process.epolls.too_large = process.epolls.too_large or size >= MOST_FDINFO_BYTES
+            process.has_large_set = process.has_large_set or size >= MOST_FDINFO_BYTES
             return replace(seen, wait=replace(wait, sockets=sockets, unread=False))
         if wait.polled is None:
             return seen
@@ -261,7 +275,7 @@ class WorkerThreads:
     def read_locks(self, workers: Sequence[LookedAt]) -> dict[int, dict[int, Word]]:
         """What is in the locks that these workers remember, by address, by the PID of the worker; without the workers
         whose memory could not be read."""
-        if not self._read_locks or self.may_not_read:
+        if not self._setting.read_locks or self.may_not_read:
             return {}
         try:
             return self._asks.ask_now(read_semaphores, *((each.process.pid, each.locks.addresses) for each in workers))
@@ -272,16 +286,17 @@ class WorkerThreads:
         return {}
 
     def classify(self, at: LookedAt, thread: int, line: bytes) -> Wait:
-        """What a thread waits for whose kernel's line is `line`. Raises OSError, or ValueError if the line is no such
-        line."""
-        return at.lasting.get(line) or self._classify(at, thread, line)
-
-    def _classify(self, at: LookedAt, thread: int, line: bytes) -> Wait:
-        call = parse_system_call(line)
-        wait = classify(at.process, thread, call)
+        """What a thread waits for, by the kernel's line about it; unknown if it is no such line."""
+        if known := at.lasting.get(line):
+            return known
+        try:
+            call = parse_system_call(line)
+            wait = classify(at.process, thread, call)
+        except (OSError, ValueError):
+            return Wait("unknown")
         if wait.joins is not None:
             return at.threads.decide_join(wait.joins) or replace(wait, joins=None)
-        if is_lasting(wait, at.process, call):
+        if is_lasting(wait, call):
             if len(at.lasting) >= _MOST_LASTING:
                 at.lasting.clear()
             at.lasting[line] = wait
@@ -289,7 +304,7 @@ class WorkerThreads:
 
     def look_at_strangers(self, found: Collection[LookedAt]) -> None:
         """Look at a few threads, of two workers at most, that are not known to serve requests: one that waits for a
-        request does. Raises RefusedError."""
+        request does. Raises HiddenError."""
         for at in self._chance.sample(list(found), min(_MOST_STRANGE_WORKERS, len(found))):
             for thread in at.threads.strangers(self._chance):
                 if any(seen.wait.result == "idle" for seen in self.look(at, thread)):
@@ -297,7 +312,7 @@ class WorkerThreads:
 
     def count_starved(self, at: LookedAt) -> int:
         """The threads of a worker with one request thread that serve none, and want the interpreter lock while that one
-        is idle and none runs, of a few. Raises RefusedError."""
+        is idle and none runs, of a few. Raises HiddenError."""
         pid = at.process.pid
         others = [thread for thread in list_threads(pid) if thread != pid][:_MOST_OTHERS]
         seen = [each.wait.result for thread in (pid, *others) for each in self.look(at, thread)]
@@ -334,19 +349,6 @@ class WorkerThreads:
         for key in ended:
             del self._known[key]
         return [pid for pid, _ in ended]
-
-
-def _read_generation(pid: int) -> Generation:
-    """Raises OSError; PermissionError also if the kernel hides the addresses of the program."""
-    try:
-        return read_generation(pid)
-    except ValueError:
-        raise PermissionError from None
-
-
-def no_right() -> HiddenError:
-    """The refusal of a kernel that would tell another user."""
-    return HiddenError(WHO_MAY_KNOW, needs_right=True)
 
 
 _NOTHING_KNOWN = MemoryMap(True, (), ())
@@ -445,16 +447,10 @@ class RequestThreads:
         namespace; None if the process has no such thread. A worker that ends waits like that for its threads, in the
         main thread, until each has served its last request (uWSGI's `wait_for_threads`): that serves none itself. The
         application waits like that for threads of its own."""
-        threads = [*self.threads, *self._others]
-        found = next((thread for thread in threads if self._read_own_id(thread) == joined), None)
+        found = list_own_ids(self._pid).get(joined)
         if found is None:
             return None
         return IDLE if found in self.threads else Wait("other")
-
-    def _read_own_id(self, thread: int) -> int | None:
-        """The id of a thread in the namespace of its process."""
-        numbers = procfs.read_status("NSpid", f"/proc/{self._pid}/task/{thread}/status")
-        return None if numbers is None else int(numbers[-1]) if numbers else thread
 
     def note_accepting(self, thread: int) -> None:
         """Record that a thread waits to accept a request."""
@@ -468,3 +464,15 @@ def list_threads(pid: int) -> list[int]:
             return [int(entry.name) for entry in islice(folder, _MOST_LISTED)]
     except OSError:
         return []
+
+
+def list_own_ids(pid: int) -> dict[int, int]:
+    """The ids here of a process's threads, by those in its own namespace."""
+    threads = list_threads(pid)
+    if len(read_pid_numbers(pid)) <= 1:
+        return {thread: thread for thread in threads}
+    own: dict[int, int] = {}
+    for thread in threads:
+        if numbers := procfs.read_status("NSpid", f"/proc/{pid}/task/{thread}/status"):
+            own[int(numbers[-1])] = thread
+    return own

@@ -9,7 +9,18 @@ from msgspec import Struct
 from rich.text import Text
 
 from uwsgi_headroom.check.reports import CODE_AT, write_code_lines, write_finding
-from uwsgi_headroom.check.tables import age, alarm, busy_bar, number, percent, rate, size, sort_workers, stuck_age
+from uwsgi_headroom.check.tables import (
+    age,
+    alarm,
+    busy_bar,
+    clock,
+    number,
+    percent,
+    rate,
+    size,
+    sort_workers,
+    stuck_age,
+)
 from uwsgi_headroom.documents.history import HistoryDocument
 from uwsgi_headroom.documents.lines import list_lines
 from uwsgi_headroom.documents.schema import ServerDocument
@@ -87,16 +98,12 @@ def _filtered(title: str, rows: Sequence[Text], text: str, width: int, no_match:
     return Page([title_line(title, width)], rows or [Text(no_match if text else nothing)])
 
 
-def _clock(moment: float) -> str:
-    return time.strftime("%H:%M:%S", time.localtime(moment))
-
-
 def _event_rows(event: Event, width: int, now: float) -> Iterator[Text]:
     local = time.localtime(event.time)
     today = local[:3] == time.localtime(now)[:3]
-    moment = _clock(event.time) if today else time.strftime("%d %b %Hh", local)
+    moment = clock(event.time) if today else time.strftime("%d %b %Hh", local)
     first = f"{moment:11}{age(max(0.0, now - event.time)):>4}  "
-    facts: Facts = {"title": event.title, "often": event.count > 1 and event.count, "since": _clock(event.since)}
+    facts: Facts = {"title": event.title, "often": event.count > 1 and event.count, "since": clock(event.since)}
     style = EVENTS[event.kind].terminal if event.kind in EVENTS else ""
     for place, line in enumerate(wrap(fill(EVENT, facts), width, first, _EVENT_INDENT)):
         row = Text(line)
@@ -114,7 +121,6 @@ _ROUTES_OFF = "Routes are off. An exporter shows them with --routes; see its doc
 
 
 def route_page(server: ServerDocument, text: str, width: int) -> Page:
-    """Build the page of routes, most busy threads first."""
     if server.routes is None:
         return Page([title_line(_ROUTE_TITLE, width)], [Text(_ROUTES_OFF)])
     shown = [route for route in server.routes if text.casefold() in route.route.casefold()]
@@ -150,7 +156,6 @@ def code_page(server: ServerDocument, text: str, width: int) -> Page:
 
 
 def emperor_lines(emperor: Emperor, width: int) -> Iterator[Text]:
-    """Build the lines of vassals, then throttled vassals."""
     yield title_line("    PID  STATE           AGE  BEAT RESTARTS  VASSAL", width)
     for vassal in emperor.vassals:
         state = _vassal_state(vassal)
@@ -210,7 +215,7 @@ def plot_lines(trend: HistoryDocument, width: int) -> Iterator[Text]:
         yield Text(row.name, "bold").append(f"   {_write_figures(row)}", "not bold")
         heights = [None if value is None else row.height(value) for value in _stretch(row.values, width)]
         yield Text(sparkline(heights, row.top), row.style)
-    begin = time.strftime("%H:%M:%S", time.localtime(trend.time[0] - trend.step))
+    begin = clock(trend.time[0] - trend.step)
     end = time.strftime("%H:%M:%S %Z", time.localtime(trend.time[-1]))
     columns = len(_stretch(trend.time, width))
     yield Text(begin + end.rjust(max(len(end) + 1, columns - len(begin))), "dim")

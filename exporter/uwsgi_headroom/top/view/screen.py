@@ -73,7 +73,6 @@ def stale_line(trouble: str, width: int) -> Text:
 
 
 def _begin_styled(lines: Sequence[str], style: str, columns: int) -> list[Text]:
-    """Lines whose first columns have a style."""
     first, *rest = map(Text, lines)
     first.stylize(style, 0, columns)
     return [first, *rest]
@@ -249,18 +248,17 @@ class Scene(NamedTuple):
     now: float
 
 
-def build_body(scene: Scene) -> tuple[Page, int]:
-    """Build the body; returns also the first scrolled column in view."""
+def build_body(scene: Scene) -> Page:
     model, navigation, width, *_ = scene
     server = model.server
     if navigation.view == "help":
-        return Page([], help_lines(width)), 0
+        return Page([], help_lines(width))
     if navigation.view == LIST:
-        return _servers(scene), 0
+        return _servers(scene)
     if server is None:
-        return Page([], [Text("Waiting for the server's document.")]), 0
+        return Page([], [Text("Waiting for the server's document.")])
     if navigation.view in _SERVER_PAGES:
-        return _SERVER_PAGES[navigation.view](server, scene), 0
+        return _SERVER_PAGES[navigation.view](server, scene)
     lines: Iterable[Text] = ()
     if server.emperor:
         lines = pages.emperor_lines(server.emperor, width)
@@ -271,7 +269,7 @@ def build_body(scene: Scene) -> tuple[Page, int]:
     elif server.workers:
         return worker_page(server, navigation.sort, width, navigation.column, navigation.row_filter)
     title, *rows = lines or [Text()]
-    return Page([title], rows), 0
+    return Page([title], rows)
 
 
 def list_keys(model: ScreenModel, navigation: Navigation) -> list[Key]:
@@ -336,12 +334,12 @@ def draw_plain(model: ScreenModel, navigation: Navigation, width: int, now: floa
 
 def _draw_above_foot(scene: Scene, height: int) -> Screen:
     model, navigation, *_ = scene
-    body, column = build_body(scene)
+    body = build_body(scene)
     head = _head(scene, height, body.height)
     in_view, first = fit_page(body, navigation.first, max(0, height - len(head) - 1))
     if navigation.view not in ("help", LIST) and _is_old(model, navigation):
         in_view = [Text(line.plain, "dim") for line in in_view]
-    return Screen([*head, *in_view], first, column)
+    return Screen([*head, *in_view], first, body.column)
 
 
 def _block_lines(height: int) -> int:
@@ -405,7 +403,6 @@ def _title(model: ScreenModel, navigation: Navigation, width: int, now: float) -
 
 
 def _state(server: ServerDocument, now: float) -> str:
-    """Write the state, and the age of the last reading if not up."""
     if server.state == "up":
         return server.state
     age = None if server.age is None else server.age + max(0.0, now - server.time)

@@ -32,7 +32,7 @@ from uwsgi_headroom.documents.sentences import describe_percentile
 from uwsgi_headroom.terminal_text import cut_lines, escape_text, wrap
 from uwsgi_headroom.top.navigation import Key, ScreenModel, ServerEntry
 from uwsgi_headroom.words.formats import counted, duration, factor
-from uwsgi_headroom.words.states import DOWN_STYLE, STATUSES
+from uwsgi_headroom.words.states import STATUSES
 from uwsgi_headroom.words.template import Facts, fill
 
 
@@ -85,7 +85,7 @@ def title_line(text: str, width: int) -> Text:
 
 
 class Page(Struct, frozen=True):
-    """Rows that scroll between a title and totals, each a line or none."""
+    """Rows that scroll between a title and totals, each a line or none. column: the first scrolled one in view."""
 
     title: Sequence[Text]
     rows: Sequence[Text]
@@ -94,6 +94,7 @@ class Page(Struct, frozen=True):
     """A row to keep in view."""
     detail: Sequence[Text] = ()
     """Lines at the end."""
+    column: int = 0
 
     @property
     def height(self) -> int:
@@ -135,7 +136,7 @@ def status_word(server: ServerDocument | Summary) -> str:
 
 
 def status_style(server: ServerDocument | Summary) -> str:
-    return DOWN_STYLE if server.state == "down" else STATUSES[server.status].terminal
+    return "bold reverse red" if server.state == "down" else STATUSES[server.status].terminal
 
 
 def trouble_of(server: ServerDocument | Summary) -> str:
@@ -290,10 +291,7 @@ _NARROW = 60  # terminal columns below which only the worker's number stays in p
 _MORE = 5  # terminal columns of the mark that counts the columns out of view
 
 
-def worker_page(
-    server: ServerDocument, sort: str, width: int, first_column: int = 0, text: str = ""
-) -> tuple[Page, int]:
-    """Build the page of workers; returns also the first scrolled column in view."""
+def worker_page(server: ServerDocument, sort: str, width: int, first_column: int, text: str) -> Page:
     every = (*FIXED, *list_scrolled(server))
     held = len(FIXED) if width >= _NARROW else 1
     fixed, scrolled = every[:held], every[held:]
@@ -309,7 +307,7 @@ def worker_page(
     shown = [row for row in rows if text.casefold() in row.plain.casefold()]
     more = len(scrolled) - first - fitting[first]
     mark = "←" * (first > 0) + f"+{more}→" * (more > 0)
-    return Page([_title(columns, sort, width, mark)], shown, [totals]), first
+    return Page([_title(columns, sort, width, mark)], shown, [totals], column=first)
 
 
 def _count_fitting(fixed: Sequence[WorkerColumn], scrolled: Sequence[WorkerColumn], first: int, width: int) -> int:

@@ -1,7 +1,9 @@
-"""Guards the whole application: the rate limit, the login and the configured headers, as ASGI middleware.
+"""Guards the whole application: the rate limit, the login and the configured headers, as ASGI middleware; and who may
+read where servers are watched that nobody configured.
 
 The login treats clients evenly. An address alone names no client: every local user may connect from any of the 16
-million addresses of 127.0.0.0/8, and from this machine's other addresses. So a client on this machine is its user.
+million addresses of 127.0.0.0/8, and from this machine's other addresses. So a client on this machine is its user: the
+kernel says which user has made the socket at the other end of a connection.
 """
 
 from __future__ import annotations
@@ -9,10 +11,13 @@ from __future__ import annotations
 import functools
 import ipaddress
 import math
+import os
+import pwd
 import socket
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -20,6 +25,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from uwsgi_headroom.kernel import sock_diag
+from uwsgi_headroom.web.host_check import LIVENESS
 from uwsgi_headroom.web.security.live_config import LiveConfig
 from uwsgi_headroom.web.security.tls_stream import TlsStream
 from uwsgi_headroom.web.security.web_config_file import RateLimit, WebConfig
@@ -44,10 +50,8 @@ def name_client(peer: Address, here: Address) -> str:
     """
     if not peer or not (network := find_network(peer[0])):
         return ""
-    try:
-        return f"user {ask_user(peer, here)}"
-    except (OSError, struct.error, ValueError):  # no socket of this machine, or the kernel does not say
-        return network
+    user = ask_user(peer, here)
+    return network if user is None else f"user {user}"
 
 
 def find_network(host: str) -> str:
@@ -65,20 +69,21 @@ def find_network(host: str) -> str:
     return str(address)
 
 
-def ask_user(peer: Address, here: Address) -> int:
-    """The user id of the socket at the other end, which takes the kernel 0.05 ms. Raises OSError if there is none."""
+def ask_user(peer: Address, here: Address) -> int | None:
+    """The user id of the socket at the other end, which takes the kernel 0.05 ms; None if it is no socket of this
+    machine, or if the kernel does not say."""
     if not peer or not here or not peer[1] or not here[1]:
-        raise OSError("no ports")
+        return None
     family = socket.AF_INET6 if ":" in peer[0] else socket.AF_INET
-    hosts = [host.partition("%")[0] for host, _ in (peer, here)]
-    packed = [socket.inet_pton(family, host) for host in hosts]
     ports = [port.to_bytes(2, "big") for port in (peer[1], here[1])]
-    request = sock_diag.inet_request(family, 0xFFFFFFFF, ports, packed, cookie=sock_diag.NO_COOKIE)
-    payloads, _ = sock_diag.ask(request, dump=False)
-    state, user = _inet_diag_msg.unpack_from(payloads[0])
-    if state != _ESTABLISHED:  # the kernel has forgotten the user of a socket that is closed, and says 0
-        raise OSError("the client has closed its socket")
-    return int(user)
+    with suppress(OSError, struct.error, ValueError):
+        packed = [socket.inet_pton(family, host.partition("%")[0]) for host, _ in (peer, here)]
+        request = sock_diag.inet_request(family, 0xFFFFFFFF, ports, packed, cookie=sock_diag.NO_COOKIE)
+        payloads, _ = sock_diag.ask(request, dump=False)
+        state, user = _inet_diag_msg.unpack_from(payloads[0])
+        if state == _ESTABLISHED:  # the kernel has forgotten the user of a socket that is closed, and says 0
+            return int(user)
+    return None
 
 
 class RateLimiter:
@@ -180,3 +185,42 @@ def protect(application: ASGIApp, live: LiveConfig) -> tuple[Gate, Callable[[], 
     """Return the application behind its gate, and what makes the TLS of a connection; None for plain HTTP."""
     live.follow()
     return Gate(application, live), functools.partial(TlsStream, live) if live.active.context else None
+
+
+_NO_READER = (
+    "403: this exporter watches the servers of all users (--discover), so it answers root, its own user and those of "
+    "--web.readers alone.\nStart it with --web.readers NAME for another user, or set up a login with "
+    "--web.config.file.\n"
+)
+
+
+def find_readers(names: Collection[str]) -> frozenset[int]:
+    """The ids of these users, as far as they exist, of root, of this process, and of who started it with `sudo`."""
+    users = {0, os.geteuid()}
+    if os.geteuid() == 0:
+        with suppress(ValueError):
+            users.add(int(os.environ.get("SUDO_UID", "0")))
+    for name in names:
+        with suppress(KeyError):
+            users.add(pwd.getpwnam(name).pw_uid)
+    return frozenset(users)
+
+
+class ReaderCheck:
+    """ASGI middleware that responds 403 to all other users, because the kernel shows the exporter what other users may
+    not see. Who connects to a UNIX socket is a matter of its permissions. Other machines are no users here: beyond
+    loopback, servers are found only behind a login."""
+
+    def __init__(self, app: ASGIApp, users: Collection[int]) -> None:
+        self._app, self._users = app, users
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = self._app
+        if scope["type"] == "http" and scope["path"] not in LIVENESS and not self._may_read(scope):
+            app = PlainTextResponse(_NO_READER, 403, {"Cache-Control": "no-store"})
+        await app(scope, receive, send)
+
+    def _may_read(self, scope: Scope) -> bool:
+        here = scope["server"]
+        is_unix = here and here[1] is None
+        return is_unix or ask_user(scope["client"], here) in self._users

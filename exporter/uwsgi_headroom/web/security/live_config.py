@@ -161,7 +161,6 @@ class LiveConfig:
             self.look()
 
     def _warn_of_dates(self) -> None:
-        """Log a warning if the certificate in force is not valid, or expires soon."""
         self._warned = time.monotonic()
         tls = self.config.tls
         if tls and (problem := describe_dates(self._certificate)):

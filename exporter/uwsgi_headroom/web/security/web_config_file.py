@@ -1,25 +1,7 @@
 """Parses the web configuration file, in the format of the Prometheus exporter toolkit, and reports mistakes by line.
 
-tls_server_config:
-  cert_file: server.pem           # relative to this file; or `cert`, the PEM text itself
-  key_file: server.key            # or `key`
-  client_auth_type: RequireAndVerifyClientCert
-  client_ca_file: ca.pem          # or `client_ca`
-  client_allowed_sans: [prometheus.example.com]
-  min_version: TLS12
-  max_version: TLS13
-  cipher_suites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]
-  prefer_server_cipher_suites: true
-  curve_preferences: [X25519]
-http_server_config:
-  http2: true                     # accepted; HTTP/1.1 is served
-  headers: {X-Frame-Options: deny}
-basic_auth_users:
-  prometheus: $2b$12$...          # from `uwsgi-headroom hash-password`
-rate_limit: {interval: 1s, burst: 20}
-
-Names of TLS versions, suites and curves, and durations, are those of Go, as the toolkit writes them. The files that the
-configuration names are not read here.
+docs/tls-and-login.md lists the keys. Names of TLS versions, suites and curves, and durations, are those of Go, as the
+toolkit writes them. The files that the configuration names are not read here.
 """
 
 from __future__ import annotations
@@ -173,8 +155,6 @@ def load_web_config(path: Path) -> WebConfig:
 
 
 class _WebConfigFile(YamlNodes):
-    """Walks the YAML nodes of one file."""
-
     def config(self, root: yaml.Node) -> WebConfig:
         top = self._mapping(root, ("tls_server_config", "http_server_config", "basic_auth_users", "rate_limit"))
         http = self._mapping(top.get("http_server_config"), ("http2", "headers"))
@@ -302,7 +282,6 @@ class _WebConfigFile(YamlNodes):
         return {name: value for name, value in self._mapping(node, known).items() if not self._is_null(value)}
 
     def _pick(self, node: yaml.Node | None, choices: Mapping[str, _V], default: _V) -> _V:
-        """What the name in a node stands for."""
         if node is None:
             return default
         name = self._string(node)

@@ -4,8 +4,8 @@
 import { Lines } from "./charts.js";
 import { el, panel, say } from "./dom.js";
 import * as format from "./format.js";
-import { areas } from "./stack.js";
 import { column, plain, Table } from "./table.js";
+import { areas } from "./waits.js";
 import { WAITS } from "./words.js";
 
 const MOST_BANDS = 8; // more are too thin to see

@@ -1,12 +1,9 @@
-// Charts over time, of lines and stacked areas, drawn by uPlot. Our own legend shows the newest values, or the values under the pointer.
+// Charts over time, of lines and stacked areas, drawn by uPlot. Our own legend shows the newest values, or the values under the
+// pointer, which moves also without a mouse: by keyboard, as a slider whose text has the values, or by touch.
 
-import { colour, FONT as font, hatching, onColours } from "./canvas.js";
-import { listen, steer, stepped } from "./cursor.js";
-import { afterFrame, el, mark } from "./dom.js";
-import { Legend } from "./legend.js";
-import { drawEvents, drawLimit } from "./marks.js";
-import { slice, tick } from "./moments.js";
-import { heights } from "./waits.js";
+import { colour, drawEvents, drawLimit, FONT as font, hatching, onColours } from "./canvas.js";
+import { afterFrame, el, isOn, mark, marks, say } from "./dom.js";
+import { isMissing, slice, tick } from "./format.js";
 
 const HEIGHT = 190;
 const DECADES = [-4, -3, -2, -1, 0, 1, 2, 3].map((power) => 10 ** power);
@@ -39,9 +36,9 @@ export class Lines {
    * lines: {column, name, colour, dash, dotted, width, steps}, each with `values` instead of a column of the history if
    * it has them, and `write` for a value and its index. An area has `area`, and may be `hatched`; those of a stack have
    * `stacked`, and are in their order from the bottom. The scale includes a `distant` line only if the others come near.
-   * timeline: shared with the other charts. format: writes a value; unit:
-   * the name of the axis; least: the scale ends at this value or above; log: {from, to, lowest, highest} of a logarithmic
-   * scale, which always shows `from` to `to`, and never goes beyond the others; legend: its form.
+   * timeline: shared with the other charts. format: writes a value; unit: the name of the axis; least: the scale ends at
+   * this value or above; log: {from, to, lowest, highest} of a logarithmic scale, which always shows `from` to `to`, and
+   * never goes beyond the others; legend: its form.
    */
   constructor(name, lines, timeline, options) {
     this.#options = options;
@@ -52,7 +49,7 @@ export class Lines {
     this.place = el("div", { class: "lines", role: "img", "aria-label": name });
     this.node = el("div", { class: "chart" }, this.legend.node, this.place);
     this.#order(lines);
-    this.#list();
+    this.legend.list(this.#lines);
     new ResizeObserver(([entry]) => this.#resize(Math.floor(entry.contentRect.width))).observe(this.place);
     onColours(() => this.#rebuild());
     turns = (turns ?? (globalThis.uPlot ? Promise.resolve() : load())).then(() => new Promise((next) => {
@@ -69,14 +66,10 @@ export class Lines {
     this.legend.limit(limit?.name ?? null);
     const isSame = String(lines.map((line) => line.column)) === String(this.#lines.map((line) => line.column));
     this.#order(lines);
-    if (!isSame) this.#list();
+    if (!isSame) this.legend.list(lines, ({ column }) => this.#off.has(column));
     if (isSame && this.#plot) this.#plot.setData(this.#data());
     else this.#rebuild();
     this.#tell(this.#pointed());
-  }
-
-  #list() {
-    this.legend.list(this.#lines, ({ column }) => this.#off.has(column));
   }
 
   // Takes a line out of the chart, or brings it back. What is stacked on it moves.
@@ -277,12 +270,108 @@ function splits(low, high) {
 
 /** The places of values without neighbours, which no line connects; null if there are none. */
 function alone(values) {
-  const places = [];
-  for (let at = 0; at < values.length; at += 1) {
-    if (isMissing(values[at]) || !isMissing(values[at - 1]) || !isMissing(values[at + 1])) continue;
-    places.push(at);
-  }
+  const isAlone = (at) => !isMissing(values[at]) && isMissing(values[at - 1]) && isMissing(values[at + 1]);
+  const places = [...values.keys()].filter(isAlone);
   return places.length ? places : null;
 }
 
-const isMissing = (value) => value === null || value === undefined;
+/** The height of the stack up to and including each band, in each slice. */
+export function heights(stack) {
+  const sums = [];
+  for (const { values } of stack) {
+    const below = sums.at(-1);
+    sums.push(values.map((threads, at) => (threads === null ? null : threads + (below?.[at] ?? 0))));
+  }
+  return sums;
+}
+
+const STEPS = {
+  ...{ ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] },
+  ...{ PageUp: [-10, 0], PageDown: [10, 0], Home: [-Infinity, 0], End: [Infinity, 0] },
+};
+
+/** move(across, down): moves the pointer, and returns {at, last, text} of where it is, or null; leave: takes it away. */
+export function steer(node, move, leave) {
+  const point = ({ at, last, text }) => marks(node, { "aria-valuenow": at, "aria-valuemax": last, "aria-valuetext": text });
+  marks(node, { role: "slider", tabindex: 0, "aria-valuemin": 0 });
+  point({ at: 0, last: 0, text: "arrow keys show values" });
+  node.addEventListener("keydown", (event) => {
+    const step = STEPS[event.key];
+    const moved = step && !event.ctrlKey && !event.altKey && !event.metaKey ? move(...step) : null;
+    if (!moved) return;
+    event.preventDefault();
+    point(moved);
+  });
+  node.addEventListener("blur", leave);
+}
+
+/** A place after a step from another, or from beyond the last; null: none yet. */
+export const stepped = (place, step, last) => Math.max(0, Math.min(last, (place ?? (step < 0 ? last + 1 : last)) + step));
+
+/** Handle touch on a plot. A vertical swipe still scrolls the page (`touch-action` in the style sheet). */
+function listen(plot, timeline) {
+  const fingers = new Map();
+  const place = (event) => event.clientX - plot.over.getBoundingClientRect().left;
+  const only = (act) => (event) => event.pointerType === "touch" && act(event);
+  const follow = (event) => {
+    fingers.set(event.pointerId, place(event));
+    if (fingers.size === 1) plot.setCursor({ left: place(event), top: 1 }, true, true);
+  };
+  plot.over.addEventListener("pointerdown", only(follow));
+  plot.over.addEventListener("pointermove", only((event) => fingers.has(event.pointerId) && follow(event)));
+  plot.over.addEventListener("pointercancel", only((event) => fingers.delete(event.pointerId)));
+  plot.over.addEventListener("pointerup", only(() => {
+    const two = fingers.size === 2 ? [...fingers.values()].map((left) => plot.posToVal(left, "x")) : null;
+    fingers.clear();
+    if (two) timeline.zoom(...two);
+  }));
+}
+
+export class Legend {
+  #entries = [];
+  #toggled;
+
+  /** form: "even" for columns, so that an entry keeps its place when values become longer; "quiet" without a time of its
+   * own while there is no pointer; toggled: called with the place of a line that was taken out or brought back. */
+  constructor(form = "", toggled = () => {}) {
+    this.#toggled = toggled;
+    this.when = el("li", { class: "when" });
+    this.bound = el("li", { class: "limit", hidden: true });
+    this.node = el("ul", { class: `legend ${form}` });
+  }
+
+  /** lines: {name, colour, dash, area, hatched}; off: whether a line is out. */
+  list(lines, off = () => false) {
+    this.#entries = lines.map((line, at) => {
+      const value = el("b", {});
+      const button = el("button", { type: "button", title: "show or hide", "aria-pressed": String(!off(line)), click: () => this.#toggle(at) }, swatch(line), el("bdi", {}, line.name), " ", value);
+      return { button, value };
+    });
+    this.node.replaceChildren(this.when, ...this.#entries.map(({ button }) => el("li", {}, button)), this.bound);
+  }
+
+  #toggle(at) {
+    const { button } = this.#entries[at];
+    mark(button, "aria-pressed", String(!isOn(button)));
+    this.#toggled(at);
+  }
+
+  /** Name the horizontal line of the chart; null if there is none. */
+  limit(name) {
+    this.bound.hidden = name === null;
+    say(this.bound, name ?? "");
+  }
+
+  /** moment: the time of the values, as text; values: a text for each line, empty if there is none. */
+  tell(moment, values) {
+    say(this.when, moment);
+    values.forEach((value, place) => say(this.#entries[place].value, value));
+  }
+}
+
+/** A sample of a line or of an area, in its colour. */
+export function swatch({ colour, dash = false, dotted = false, area = false, hatched = false }) {
+  const node = el("i", { class: ["swatch", dash && "dashed", dotted && "dotted", area && "area", hatched && "hatched"].filter(Boolean).join(" ") });
+  node.style.setProperty("--swatch", `var(--${colour})`);
+  return node;
+}

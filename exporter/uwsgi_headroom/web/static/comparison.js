@@ -1,10 +1,9 @@
 // The load of an earlier time, to compare with: an hour or a day before, or before the last reload.
 
-import { offer, recall, remember } from "./controls.js";
-import { el, say } from "./dom.js";
+import { el, offer, recall, remember, say } from "./dom.js";
 import { History } from "./history.js";
 import { reach } from "./ranges.js";
-import { inSystem } from "./stack.js";
+import { inSystem } from "./waits.js";
 
 const AGO = [
   { value: "3600", name: "the hour before", seconds: 3600 },

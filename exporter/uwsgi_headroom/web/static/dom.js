@@ -1,5 +1,6 @@
-// Builds elements. Text is never parsed as HTML, and what would hide or turn text around is shown as its escape, because
-// names and paths come from monitored servers.
+// Builds elements: text and panels, controls, keys with their help, and the choices that a copied URL brings along. Text is
+// never parsed as HTML, and what would hide or turn text around is shown as its escape, because names and paths come from
+// monitored servers.
 
 import { STATUS } from "./words.js";
 
@@ -27,6 +28,13 @@ export function say(node, text) {
   if (node.textContent !== shown) node.textContent = shown;
 }
 
+/** Make a node's children again if what they show differs: else a selection, or a link's focus, stays. */
+export function refill(node, shown, make) {
+  if (node.dataset.shown === shown) return;
+  node.dataset.shown = shown;
+  node.replaceChildren(...make());
+}
+
 /** Set an attribute if it differs; null and false remove it. */
 export function mark(node, name, value) {
   if (value === null || value === false) {
@@ -37,8 +45,13 @@ export function mark(node, name, value) {
   if (node.getAttribute(name) !== shown) node.setAttribute(name, shown);
 }
 
+export const marks = (node, attributes) => Object.entries(attributes).forEach((each) => mark(node, ...each));
+
 /** Act after the next frame: drawing and this work in one frame would take longer than a frame may. */
 export const afterFrame = (act) => requestAnimationFrame(() => setTimeout(act));
+
+/** The URL of a server's page; null for no server. */
+export const pageOf = (server) => server?.path.replace("/api/v2/servers/", "/servers/") ?? null;
 
 /** A panel of the page: a title, an explanation beside the title, and a body. */
 export function panel(title, explanation, ...body) {
@@ -58,9 +71,7 @@ export function folding(title, explanation, ...body) {
 /** The nodes of a text; its parts between backticks become code. */
 export const marked = (text) => visible(text).split("`").map((part, at) => (at % 2 ? el("code", {}, part) : part));
 
-/** A text without its backticks. */
-export const unmarked = (text) => text.replaceAll("`", "");
-
+export const unmarked = (text) => text.replaceAll("`", ""); // a text without its backticks
 const SHORT = 9; // letters: longer figures are smaller, so that they fit in one line
 
 /** A figure with its name, and a note below it. */
@@ -89,3 +100,76 @@ export class Tile {
 }
 
 const WARNS = { warning: 1, critical: 1 };
+
+/** Show a choice of one option {name, value} in a node: radio buttons, so that arrow keys work. It is made again if its
+ * options or the chosen one differ, with the focus that it had. */
+export function offer(node, legend, options, chosen, change) {
+  const shown = JSON.stringify([options.map(({ name }) => name), chosen]);
+  if (node.dataset.offered === shown) return;
+  const hadFocus = node.contains(document.activeElement);
+  node.dataset.offered = shown;
+  const inputs = options.map((option) => {
+    const id = `${legend}-${option.value}`.replace(/\W+/g, "-");
+    const input = el("input", { type: "radio", name: legend, id, value: option.value, change: () => change(option) });
+    input.checked = option.value === chosen;
+    return [input, el("label", { for: id }, option.name)];
+  });
+  node.replaceChildren(el("fieldset", { class: "choice" }, el("legend", {}, legend), ...inputs.flat()));
+  if (hadFocus) node.querySelector(":checked").focus();
+}
+
+export const isOn = (button) => button.getAttribute("aria-pressed") === "true"; // whether such a button is on
+
+/** A button that is on or off. texts: of both states. */
+export function toggle(texts, change, isPressed = false) {
+  const click = () => {
+    const pressed = !isOn(button);
+    mark(button, "aria-pressed", String(pressed));
+    say(button, texts[Number(pressed)]);
+    change(pressed);
+  };
+  const button = el("button", { type: "button", "aria-pressed": String(isPressed), click }, texts[Number(isPressed)]);
+  return button;
+}
+
+/** A button that shows the result of its action for two seconds. */
+export function action(name, act) {
+  const click = async () => {
+    say(button, await act());
+    setTimeout(() => say(button, name), 2000);
+  };
+  const button = el("button", { type: "button", click }, name);
+  return button;
+}
+
+/** keys: [key, what it does, act]; more: [gesture, what it does]. Returns the button that opens the dialog. */
+export function help(keys, more = []) {
+  const rows = [...keys, ["?", "this help"], ...more].map(([key, words]) => [el("dt", {}, el("kbd", {}, key)), el("dd", {}, words)]);
+  const close = el("form", { method: "dialog" }, el("button", {}, "Close"));
+  const dialog = el("dialog", { class: "help", "aria-label": "Help" }, el("h2", {}, "Keys and gestures"), el("dl", {}, ...rows.flat()), close);
+  const open = () => {
+    if (!dialog.isConnected) document.body.append(dialog);
+    if (!dialog.open) dialog.showModal();
+  };
+  document.addEventListener("keydown", (event) => {
+    const typing = event.target.closest?.("input:not([type=radio]), textarea, dialog");
+    if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+    const [, , act] = event.key === "?" ? ["?", "", open] : (keys.find(([key]) => key === event.key) ?? []);
+    if (!act) return;
+    event.preventDefault();
+    act();
+  });
+  return el("button", { type: "button", "aria-label": "Help", title: "Keys and gestures (?)", click: open }, "?");
+}
+
+const chosen = new URLSearchParams(location.search);
+export const recall = (key) => chosen.get(key); // the value chosen for a key, or null
+
+/** Write a choice into the URL; null removes it. */
+export function remember(key, value) {
+  if (value === null || value === "") chosen.delete(key);
+  else chosen.set(key, value);
+  history.replaceState(null, "", location.pathname + query());
+}
+
+export const query = () => (chosen.size ? `?${chosen}` : ""); // all choices, as the query of a URL

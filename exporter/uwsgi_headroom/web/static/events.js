@@ -1,10 +1,9 @@
 // The events of a server, newest first, for the marks on the charts and for the list.
 
-import { el, marked, panel, say } from "./dom.js";
-import { many } from "./format.js";
-import { tone } from "./marks.js";
-import { between, clock } from "./moments.js";
-import { LONGEST } from "./timeline.js";
+import { tone } from "./canvas.js";
+import { el, marked, panel, refill, say } from "./dom.js";
+import { between, clock, many } from "./format.js";
+import { LONGEST } from "./ranges.js";
 
 const LEAST_SECONDS = 3600; // the list has at least the last hour, although charts may show less
 const MOST_LISTED = 200;
@@ -82,7 +81,6 @@ export function listed() {
   const more = el("p", { class: "hint" });
   const scroll = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "List of events" }, list, more);
   const node = panel("Events", "newest first; charts mark them, several that are close together as the worst of them", deploy, none, scroll);
-  let newest = null;
   return {
     node,
     /** What the last reload changed, while it is judged and where it made something worse. */
@@ -98,9 +96,7 @@ export function listed() {
       more.hidden = left <= 0;
       say(more, `${many(left, "earlier event")} left out: zoom into a chart to list them.`);
       const known = events.map((event) => `${event.time} ${event.id} ${event.count}`).join();
-      if (known === newest) return;
-      newest = known;
-      list.replaceChildren(...events.slice(0, MOST_LISTED).map(one));
+      refill(list, known, () => events.slice(0, MOST_LISTED).map(one));
     },
   };
 }

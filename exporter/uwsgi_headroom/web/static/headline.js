@@ -1,11 +1,9 @@
-// The banner: what is wrong, how bad it is and since when, and what to do first. All other findings are folded into it.
+// The banner: what is wrong, how bad it is and since when, and what to do first. All findings are folded into it, worst first,
+// each whole: its figures, its advice, and how long it has held.
 
-import { action } from "./controls.js";
-import { el, mark, marked, say, unmarked } from "./dom.js";
-import { Findings, isOurs } from "./findings.js";
+import { action, el, mark, marked, refill, say, unmarked } from "./dom.js";
 import * as format from "./format.js";
-import { lineOf } from "./keys.js";
-import { clock } from "./moments.js";
+import { harms, lineOf } from "./keys.js";
 import { STATES, STATUS } from "./words.js";
 
 const [NONE, LITTLE] = [1.05, 1.1]; // headroom that reads 1.0x, and 1.1x: no status makes it look like any
@@ -64,10 +62,7 @@ export class Headline {
     say(this.said, unmarked(said));
     this.said.hidden = !said;
     this.act.hidden = !act;
-    if (this.what.dataset.text !== act) {
-      this.what.dataset.text = act;
-      this.what.replaceChildren(...marked(act));
-    }
+    refill(this.what, act, () => marked(act));
     say(this.promise, promise);
     this.link.hidden = !isOurs(runbook);
     mark(this.link, "href", isOurs(runbook) ? runbook : null);
@@ -136,7 +131,7 @@ function lose(document, seconds) {
     chip: `${sign} ${words.join(" ").toUpperCase()}`,
     since: "",
     title: `The exporter has not answered for ${format.duration(seconds)}: these figures are old.`,
-    said: `At ${clock(document.read_at ?? document.time)} it said: ${then.chip} ${then.title}`,
+    said: `At ${format.clock(document.read_at ?? document.time)} it said: ${then.chip} ${then.title}`,
     act: "See whether the exporter runs, and whether this browser reaches it",
     promise: "",
     runbook: null,
@@ -168,3 +163,51 @@ function room({ headroom, status }) {
   const waits = status === "ok" && usable < NONE ? null : usable;
   return Math.min(factor ?? Infinity, waits ?? Infinity);
 }
+
+export class Findings {
+  #items = [];
+
+  constructor() {
+    this.node = el("ol", { class: "findings" });
+  }
+
+  /** Show the findings. Only text that differs is written, so that a link keeps its focus when figures change. */
+  show({ findings, time }) {
+    const codes = findings.map((finding) => finding.code).join();
+    refill(this.node, codes, () => (this.#items = findings.map(() => new Item())).map((item) => item.node));
+    findings.forEach((finding, at) => this.#items[at].show(finding, time));
+  }
+}
+
+class Item {
+  constructor() {
+    this.chip = el("span", { class: "chip" });
+    this.title = el("b", {});
+    this.since = el("small", {});
+    this.why = el("p", { class: "why" });
+    this.what = el("span", {});
+    this.change = el("p", { class: "change" }, el("span", { "aria-hidden": "true" }, "→ "), this.what);
+    this.link = el("a", {}, "Runbook");
+    this.runbook = el("p", {}, this.link);
+    const words = el("div", {}, el("p", { class: "finding" }, this.chip, " ", this.title, " ", this.since), this.why);
+    this.node = el("li", {}, words, el("div", {}, this.change, this.runbook));
+  }
+
+  show(finding, time) {
+    mark(this.node, "data-severity", finding.severity);
+    say(this.chip, STATUS[finding.severity].join(" "));
+    say(this.since, lasting(finding, time));
+    const why = [...harms(finding), finding.evidence, finding.meaning].join(" ");
+    const texts = [[this.title, finding.title], [this.why, why], [this.what, finding.change]];
+    for (const [node, text] of texts) refill(node, text, () => marked(text));
+    this.change.hidden = !finding.change;
+    this.runbook.hidden = !isOurs(finding.runbook);
+    mark(this.link, "href", isOurs(finding.runbook) ? finding.runbook : null);
+  }
+}
+
+/** How long a finding has held. */
+export const lasting = ({ since }, time) => (since ? `for ${format.duration(Math.max(1, time - since))}, since ${format.clock(since)}` : "");
+
+/** Whether a URL leads to a page and not to a script. */
+export const isOurs = (address) => typeof address === "string" && /^(\/|https?:\/\/)/.test(address);

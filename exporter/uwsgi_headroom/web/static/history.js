@@ -37,14 +37,10 @@ export class History {
     return this.columns.get(name) ?? null;
   }
 
-  /** What follows a prefix in the names of columns. */
-  names(prefix) {
-    return [...this.columns.keys()].filter((name) => name.startsWith(prefix)).map((name) => name.slice(prefix.length));
-  }
-
-  /** The newest value of a column; null if there is none. */
-  newest(name) {
-    return this.column(name)?.at(-1) ?? null;
+  /** What is between a prefix and a suffix in the names of columns. */
+  names(prefix, suffix = "") {
+    const found = [...this.columns.keys()].filter((name) => name.startsWith(prefix) && name.endsWith(suffix));
+    return found.map((name) => name.slice(prefix.length, name.length - suffix.length));
   }
 
   /** The first and last instant shown, in epoch seconds: from the first figures of the range that was chosen, or from its

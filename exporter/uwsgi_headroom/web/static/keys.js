@@ -1,8 +1,7 @@
 // The lines of the document, which the exporter composes for every face: four figures below the banner, which say whether
 // users are hurt, a panel of all others, and the page as text, for the incident channel.
 
-import { el, panel, Tile, visible } from "./dom.js";
-import { harms } from "./findings.js";
+import { el, panel, refill, Tile, visible } from "./dom.js";
 import * as format from "./format.js";
 
 const FELT = [["users_wait"], ["served"], ["objective", "response"], ["queue"]]; // of each, the first that there is
@@ -41,14 +40,14 @@ export function figures() {
     apart: true,
     now(document) {
       const shown = document.lines.filter(({ code }) => !ELSEWHERE.includes(code));
-      if (tiles.length !== shown.length) {
-        tiles = shown.map(() => new Tile());
-        list.replaceChildren(...tiles.map((tile) => tile.node));
-      }
+      refill(list, String(shown.length), () => (tiles = shown.map(() => new Tile())).map((tile) => tile.node));
       tiles.forEach((tile, at) => tile.show(shown[at]));
     },
   };
 }
+
+/** What users feel of a cause, as sentences. */
+export const harms = ({ harms = [] }) => harms.map(({ evidence }) => evidence);
 
 /** Describe a server as text. url: of the page; trouble: why the figures are not current, or null. */
 export function text(document, url, trouble = null) {

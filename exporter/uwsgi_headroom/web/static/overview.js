@@ -1,7 +1,6 @@
 // Lists every server in the order of the API: what is down, what its own settings can solve, what its host lacks, the rest.
 
-import { help, isOn, recall, remember, toggle } from "./controls.js";
-import { el, mark, say, unmarked } from "./dom.js";
+import { el, help, isOn, mark, marks, pageOf, recall, refill, remember, say, toggle, unmarked } from "./dom.js";
 import * as format from "./format.js";
 import { Stream } from "./stream.js";
 import { column, plain, Table } from "./table.js";
@@ -27,11 +26,9 @@ export function show(main) {
   const controls = el("div", { class: "controls" }, el("label", { for: "filter" }, "Filter"), filter, help(keys));
   let servers = [];
   let patterns = [];
-  let shownOthers = "[]";
   const stream = new Stream((list) => {
     ({ patterns } = list);
-    const found = JSON.stringify(list.not_watched ?? []);
-    if (found !== shownOthers) others.replaceChildren(...JSON.parse((shownOthers = found)).map(describeOthers)); // else a selection stays
+    refill(others, JSON.stringify(list.not_watched), () => list.not_watched.map(describeOthers));
     say(host, list.host ? `${STATUS.warning[0]} ${list.host}` : "");
     servers = list.servers.map((server, place) => ({ ...server, place, shared: Boolean(list.host && server.of_host) }));
     mark(main, "data-time", list.time);
@@ -82,7 +79,7 @@ class Chips {
   constructor(changed) {
     const chosen = new Set((recall("state") ?? "").split(","));
     this.#buttons = new Map(TONES_OF_SERVERS.map((name) => [name, toggle(["", ""], changed, chosen.has(name))]));
-    for (const [name, button] of this.#buttons) Object.entries({ class: "chip", "data-tone": name }).forEach((each) => mark(button, ...each));
+    for (const [name, button] of this.#buttons) marks(button, { class: "chip", "data-tone": name });
     this.node = el("div", { class: "chips", role: "group", "aria-label": "Show only servers in these states" }, ...this.#buttons.values());
   }
 
@@ -127,18 +124,14 @@ function describeOthers(found) {
 const text = (server) => [server.name, server.address, state(server), limit(server), server.verdict, act(server)].join(" ").toLowerCase();
 
 const tone = (server) => (server.state === "up" ? server.status : server.state);
-
 const wordOf = (tone) => (tone in STATES ? STATES[tone].toUpperCase() : STATUS[tone].join(" "));
-
 const state = (server) => wordOf(tone(server)) + (server.state === "up" || server.age === null ? "" : ` ${format.duration(server.age)}`);
-
-const limit = (server) => (server.first && server.state !== "down" ? LIMITS[server.first] : "");
+const limit = (server) => (server.first && server.state !== "down" ? LIMITS[server.first][0] : "");
 
 /** What is wrong; in short if the host lacks it, which a line above the list says for all its servers. */
 const verdict = (server) => (server.shared ? "The CPUs of its host are full." : unmarked(server.verdict));
 
 const act = (server) => (server.shared ? "see above" : unmarked(server.act ?? ""));
-
 const sharedTone = (server) => (server.shared ? "shared" : null);
 
 /** The factor by which load can grow; unknown for a server that is down. */
@@ -156,18 +149,13 @@ function roomTone(server) {
   return server.status === "critical" ? "critical" : "warning";
 }
 
-/** The URL of a server's page. */
-const page = (server) => server.path.replace("/api/v2/servers/", "/servers/");
-
 const waitTone = (server) => (server.state === "up" ? (WAITING[server.waiting] ?? null) : null);
-
 const wait = (server) => (waitTone(server) ? `${STATUS[waitTone(server)][0]} ` : "") + format.least(format.duration(server.queue_wait), server.wait_is_floor);
-
 const clamped = () => el("span", { class: "clamp" });
 
 const COLUMNS = [
   { head: "State", kind: "status", left: true, title: "if down: time since the last read", value: (server) => TONES_OF_SERVERS.indexOf(tone(server)), text: state, tone, node: () => el("span", { class: "chip" }) },
-  column("Server", "name", plain, { kind: "server", left: true, hint: (server) => `${server.name}, ${server.address}`, node: (server) => el("a", { href: page(server) }) }),
+  column("Server", "name", plain, { kind: "server", left: true, hint: (server) => `${server.name}, ${server.address}`, node: (server) => el("a", { href: pageOf(server) }) }),
   { head: "Headroom", kind: "room", value: (server) => (server.state === "down" ? null : (server.headroom ?? (server.far?.length ? 1e9 : null))), text: growth, hint: (server) => limit(server) && `first limit: ${limit(server)}`, tone: roomTone },
   { head: "Verdict", kind: "says", left: true, value: (server) => server.verdict, text: verdict, hint: (server) => unmarked(server.verdict), tone: sharedTone, node: clamped },
   { head: "Do", kind: "act", left: true, title: "the first thing to do; in this order, what its own settings can solve comes before what its host lacks", value: (server) => server.place, text: act, hint: (server) => unmarked(server.act ?? ""), tone: sharedTone, node: clamped },

@@ -1,21 +1,18 @@
 // Shows the page of one server. Updates it with a new document every second, and with the history as it grows.
 
+import { isMarked } from "./canvas.js";
 import { Comparison } from "./comparison.js";
-import { action, help, isOn, offer, query, recall, remember, toggle } from "./controls.js";
-import { afterFrame, el, mark, say, visible } from "./dom.js";
+import { action, afterFrame, el, help, isOn, mark, offer, query, recall, remember, say, toggle, visible } from "./dom.js";
 import { Events, listedSpan } from "./events.js";
 import * as format from "./format.js";
 import { Headline } from "./headline.js";
 import { History } from "./history.js";
 import { copy, Keys, text, textOf } from "./keys.js";
-import { isMarked } from "./marks.js";
-import { clock } from "./moments.js";
 import { adder, panelsOf } from "./panels.js";
-import { finest, moved, Ranges, reach } from "./ranges.js";
+import { finest, moved, Ranges, reach, Timeline } from "./ranges.js";
 import { Stream } from "./stream.js";
-import { Timeline } from "./timeline.js";
-import { STATES, STATUS } from "./words.js";
 import { whatIf } from "./what_if.js";
+import { STATES, STATUS } from "./words.js";
 
 const LEAST_SLICES = 10; // the shortest stretch that a zoom shows
 const GESTURES = [
@@ -224,7 +221,7 @@ export function show(main, { path, page, servers, others }) {
   /** Return a sentence that says why the figures are not current, or null if the figures are current. */
   function trouble() {
     const server = document_;
-    const then = clock(server.read_at ?? server.time);
+    const then = format.clock(server.read_at ?? server.time);
     if (paused) return `Paused: figures as of ${then}.`;
     if (stream.trouble) return `${stream.trouble}. Figures as of ${then}.`;
     if (stream.lost || server.state === "down") return server.read_at ? `Figures as of ${then}.` : null;
@@ -239,9 +236,8 @@ export function show(main, { path, page, servers, others }) {
     if (document_) redraw();
   }
 
-  const url = () => location.origin + page + query();
   async function snapshot() {
-    return (await copy(text(document_, url(), trouble()))) ? "Copied" : "Copy";
+    return (await copy(text(document_, location.origin + page + query(), trouble()))) ? "Copied" : "Copy";
   }
 
   setInterval(() => {

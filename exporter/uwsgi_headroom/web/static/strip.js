@@ -1,11 +1,9 @@
 // Draws a row per worker and a cell per slice of time; the darker a cell, the higher its value.
 
-import { channels, colour, FONT, onColours } from "./canvas.js";
-import { aim } from "./charts.js";
-import { steer, stepped } from "./cursor.js";
+import { channels, colour, drawEvents, FONT, onColours } from "./canvas.js";
+import { aim, steer, stepped } from "./charts.js";
 import { el, mark, say } from "./dom.js";
-import { drawEvents } from "./marks.js";
-import { edge, slice } from "./moments.js";
+import { edge, slice } from "./format.js";
 
 const LEFT = 34;
 const BOTTOM = 18;
@@ -43,7 +41,7 @@ export class Strip {
     };
     this.canvas.addEventListener("pointerleave", leave);
     steer(this.canvas, (across, down) => this.#step(across, down), leave);
-    timeline.onPoint((time) => this.#point(time));
+    timeline.watchers.push((time) => this.#point(time));
     onColours(() => this.#draw());
     new ResizeObserver(([entry]) => {
       this.#width = Math.floor(entry.contentRect.width);
@@ -55,7 +53,7 @@ export class Strip {
   show(history, rows) {
     this.#history = history;
     this.#rows = rows;
-    const now = rows.map((row) => `${row.label} ${this.format(history.newest(row.column))}`);
+    const now = rows.map((row) => `${row.label} ${this.format(history.column(row.column)?.at(-1) ?? null)}`);
     mark(this.canvas, "aria-label", `${this.name}: newest value by worker: ${now.join(", ")}`);
     this.#draw();
   }

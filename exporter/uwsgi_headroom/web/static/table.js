@@ -1,8 +1,7 @@
 // A table that sorts by the column whose heading is clicked, and rewrites only cells that differ.
 
-import { recall, remember } from "./controls.js";
-import { afterFrame, el, mark, say } from "./dom.js";
-import { NOT_KNOWN } from "./format.js";
+import { afterFrame, el, mark, recall, remember, say } from "./dom.js";
+import { isMissing, NOT_KNOWN } from "./format.js";
 
 const AT_ONCE = 24; // rows that are new: more in one frame would take longer than a frame may
 
@@ -119,22 +118,16 @@ export class Table {
   }
 
   #label() {
-    this.heads.forEach((head, at) =>
-      mark(head, "aria-sort", at === this.#by ? (this.#down ? "descending" : "ascending") : null),
-    );
+    const order = this.#down ? "descending" : "ascending";
+    this.heads.forEach((head, at) => mark(head, "aria-sort", at === this.#by ? order : null));
   }
 }
 
 /** A column of one field of its rows. write: its text; more: what else a column may have. */
 export const column = (head, field, write, more = {}) => ({ head, value: (row) => row[field], text: (row) => write(row[field]), ...more });
 
-/** A text that may be unknown. */
-export const plain = (value) => value ?? NOT_KNOWN;
-
+export const plain = (value) => value ?? NOT_KNOWN; // a text that may be unknown
 const classes = (column) => [column.left && "left", column.wraps && "wraps", column.part && "bar", column.kind].filter(Boolean).join(" ") || null;
-
-const isMissing = (value) => value === null || value === undefined;
-
 export const NATURAL = new Intl.Collator("en", { numeric: true }); // 2 before 10
 
 /** Compare ascending (sign 1) or descending (-1); unknown values come last either way. */

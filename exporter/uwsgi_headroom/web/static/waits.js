@@ -1,14 +1,14 @@
-// The states in which requests spend their time, as parts of a whole: in the order of the stack, from the bottom; and the
-// bar of the parts of a mean request, with a list that says the same in words.
+// The requests in the system, by what they do. The first chart over time: those in service are stacked by what they wait for,
+// those in the listen queue above them, and the threads are a line: what is above the line waits. And the bar of the parts
+// of a mean request, with a list that says the same in words.
 
+import { Lines, swatch } from "./charts.js";
 import { el, mark, panel, say } from "./dom.js";
 import * as format from "./format.js";
-import { textOf } from "./keys.js";
-import { swatch } from "./legend.js";
+import { textOf, unknowns } from "./keys.js";
 import { NATURAL } from "./table.js";
 import { NAMED_COLOURS, WAITS } from "./words.js";
 
-const LEAST_THREADS = 0.005; // less than this is written as 0
 const LEAST_SHARE = 0.0005;
 const SHORT = 5; // letters: such a label fits a narrower segment
 
@@ -23,7 +23,7 @@ export function bands(history) {
   };
   return slots(history.names("waits.backends."))
     .map((part) => ({ ...part, values: values(part) }))
-    .filter((part) => part.values.some((threads) => threads >= LEAST_THREADS));
+    .filter((part) => part.values.some((threads) => threads >= LEAST));
 }
 
 /** The parts of a mean request that are not 0, with `seconds`; none if that is unknown. */
@@ -35,16 +35,6 @@ export function parts({ waits }) {
     .map((part) => ({ ...part, seconds: less(seconds.get(part.key) ?? 0, part.taken.map((key) => seconds.get(key))) }));
   const whole = all.reduce((sum, part) => sum + part.seconds, 0);
   return all.filter((part) => part.seconds > LEAST_SHARE * whole);
-}
-
-/** The height of the stack up to and including each band, in each slice. */
-export function heights(stack) {
-  const sums = [];
-  for (const { values } of stack) {
-    const below = sums.at(-1);
-    sums.push(values.map((threads, at) => (threads === null ? null : threads + (below?.[at] ?? 0))));
-  }
-  return sums;
 }
 
 /** Every part that there may be. Named backends come before what they leave of `backend`; taken: the keys of those. */
@@ -113,3 +103,58 @@ function piece(part) {
   };
   return { segment, item, show };
 }
+
+const THREADS = { column: "threads.available", name: "threads", colour: "ink", width: 2.5, steps: true, distant: true };
+const CONFIGURED = { column: "threads.configured", name: "configured", colour: "ink", width: 1.5, dash: true, steps: true, distant: true };
+const IN_SERVICE = { key: "in service", name: "in service", colour: "wait-unknown" }; // what they do is not known
+const QUEUED = { key: "queued", name: "in the queue", colour: "hot", hatched: true };
+const LEAST = 0.005; // requests: fewer are written as 0
+const HEIGHT = 300;
+
+/** ranges: the choice of the time that charts show; comparison: `lines(history)` of another time. */
+export function load(timeline, ranges, comparison) {
+  const chart = new Lines("Load", [], timeline, { format: format.meanThreads, unit: "requests", height: HEIGHT, legend: "quiet" });
+  const reason = el("p", { class: "hint" });
+  const node = panel("Load", "", chart.node, reason);
+  node.title = "requests in the system, by what they do";
+  node.firstChild.append(ranges);
+  return {
+    node,
+    now(server) {
+      const things = server.waits ? ["waits"] : ["waits", "processes"]; // threads of unknown processes cannot be seen
+      say(reason, unknowns(server, ...things).join(" "));
+      reason.hidden = !reason.textContent;
+    },
+    past(history) {
+      const threads = history.column(THREADS.column) ?? [];
+      const others = history.column(CONFIGURED.column)?.some((count, at) => count !== threads[at]);
+      chart.show(history, [...areas(layers(history)), THREADS, ...(others ? [CONFIGURED] : []), ...comparison.lines(history)]);
+    },
+  };
+}
+
+/** What is stacked: each state, the requests in service of which no state is known, and those in the queues. */
+function layers(history) {
+  const states = history.column("waits.states.cpu") ?? [];
+  const observed = history.column("concurrency.observed") ?? [];
+  const rest = observed.map((requests, at) => (requests === null || (states[at] ?? null) === null ? requests : 0));
+  const queued = inQueues(history);
+  const above = [{ ...IN_SERVICE, values: rest }, { ...QUEUED, values: queued }].filter(({ values }) => values.some((requests) => requests >= LEAST));
+  return [...bands(history), ...above];
+}
+
+/** The requests in all listen queues; null where none is known. */
+function inQueues(history) {
+  const queues = history.names("sockets.", ".mean_queue").map((name) => history.column(`sockets.${name}.mean_queue`));
+  return history.time.map((_, at) => queues.reduce((sum, queue) => ((queue[at] ?? null) === null ? sum : (sum ?? 0) + queue[at]), null));
+}
+
+/** All requests in the system; null where those in service are not known. */
+export function inSystem(history) {
+  const queued = inQueues(history);
+  return (history.column("concurrency.observed") ?? []).map((requests, at) => (requests === null ? null : requests + (queued[at] ?? 0)));
+}
+
+/** The lines that draw a stack. */
+export const areas = (stack) =>
+  stack.map((band) => ({ ...band, column: band.key, area: true, stacked: true, write: (requests) => (requests === null ? "" : format.threads(requests)) }));

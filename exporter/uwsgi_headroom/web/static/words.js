@@ -1,25 +1,5 @@
 // The words for limits, severities, states and events. `make generate` writes them from `words/states.py`.
 
-/** The name of each limit. */
-export const LIMITS = {
-  hottest_interpreter: "hottest interpreter",
-  interpreters: "all interpreters",
-  threads: "threads",
-  cpu: "CPUs",
-  lock: "lock of the application",
-  other: "what requests wait for",
-};
-
-/** The colour of each limit. */
-export const LIMIT_COLOURS = {
-  hottest_interpreter: "wait-interpreter-lock",
-  interpreters: "wait-named-0",
-  threads: "blue",
-  cpu: "wait-cpu-wait",
-  lock: "wait-lock",
-  other: "wait-other",
-};
-
 /** What takes the time of a request in each state, in the order of the stack from the bottom; and in short. */
 export const WAITS = {
   cpu: ["CPU", "CPU"],
@@ -35,6 +15,16 @@ export const WAITS = {
   pipe: ["pipe", "pipe"],
   other: ["other", "other"],
   unknown: ["unknown", "unknown"],
+};
+
+/** Each limit's name and colour. */
+export const LIMITS = {
+  hottest_interpreter: ["hottest interpreter", "wait-interpreter-lock"],
+  interpreters: ["all interpreters", "wait-named-0"],
+  threads: ["threads", "blue"],
+  cpu: ["CPUs", "wait-cpu-wait"],
+  lock: ["lock of the application", "wait-lock"],
+  other: ["what requests wait for", "wait-other"],
 };
 
 /** A sign and a word for each status and severity, so that colour alone says nothing. */

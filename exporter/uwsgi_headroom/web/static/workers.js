@@ -39,9 +39,9 @@ export function overTime(timeline) {
 /** The workers that the history has and a document has not, because there were more workers. */
 function former(history, workers) {
   const known = new Set(workers.map((worker) => worker.worker_id));
-  const busy = history.names("workers.").filter((name) => name.endsWith(".busy_threads"));
   const threads = Math.max(0, ...workers.map((worker) => worker.threads ?? 0));
-  return busy.map((name) => ({ worker_id: parseInt(name, 10), threads })).filter((worker) => !known.has(worker.worker_id));
+  const all = history.names("workers.", ".busy_threads").map((id) => ({ worker_id: Number(id), threads }));
+  return all.filter((worker) => !known.has(worker.worker_id));
 }
 
 /** A table of every worker slot, worst first, with a bar for each figure that can be compared. */
@@ -83,9 +83,7 @@ export function table() {
 const NUMBER = column("Worker", "worker_id", String);
 const RESTING = ["cheap", "never_spawned"]; // cheaper mode keeps them in reserve
 const STEPS = 10; // of a load: smaller differences do not change the order
-
 const ratio = (part, whole) => (part === null || !whole ? 0 : part / whole);
-
 const largest = (workers, key) => Math.max(0, ...workers.map((worker) => worker[key] ?? 0));
 
 /** Workers that should serve and do not come first, then those with stuck requests, then the busiest. */
@@ -123,6 +121,8 @@ export function details() {
   };
 }
 
+const restarts = ({ respawns }) => (respawns === null ? null : Math.max(0, respawns - 1)); // it counts the first spawn too
+
 const DETAILS = [
   NUMBER,
   column("PID", "pid", plain),
@@ -145,11 +145,6 @@ function home({ residency }) {
 }
 
 const place = (worker) => (worker.last_cpu === null ? format.NOT_KNOWN : `${worker.last_cpu} (${ranges(worker.affinity)})`);
-
-/** uWSGI also counts the first spawn. */
-function restarts(worker) {
-  return worker.respawns === null ? null : Math.max(0, worker.respawns - 1);
-}
 
 /** CPUs as taskset writes them: `0-3,8`. */
 function ranges(cpus) {

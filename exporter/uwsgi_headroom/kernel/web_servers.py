@@ -1,0 +1,165 @@
+"""What the web servers of this host say of uWSGI's sockets, for one look: the lines of their configuration that lead to
+one, and known messages in their error logs. Questions for `aside`.
+
+No command of a web server is run: `nginx -t` opens logs and resolves names, `nginx -T` prints secrets. Of a line with
+such an address, the path, the number and the directive are kept. Nothing found proves nothing.
+
+What a web server does to uWSGI's responses, or where it connects instead, is in no counter of uWSGI's. Of lines of a
+log that are newer than the first look, the message and the address alone are read, nothing of a request. The process
+that reads remembers where each log ended.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from itertools import chain, islice
+from typing import Any
+
+from uwsgi_headroom.kernel import procfs
+from uwsgi_headroom.record import is_tcp
+from uwsgi_headroom.surroundings import WebError, WebLine
+
+_PERIOD_SECONDS = 10.0
+_NAMES = ("nginx", "apache2", "httpd")
+
+
+def find_web_servers() -> tuple[int, ...]:
+    """The processes of web servers, for all servers of one moment."""
+    return _find_web_servers(int(time.monotonic() // _PERIOD_SECONDS))
+
+
+@lru_cache(maxsize=1)
+def _find_web_servers(_period: int) -> tuple[int, ...]:
+    found = list[int]()
+    for pid in procfs.list_processes():
+        with suppress(OSError):
+            found += [pid] * (procfs.read_name(pid) in _NAMES)
+    return tuple(found)
+
+
+_FOLDERS = ("/etc/nginx", "/etc/apache2", "/etc/httpd")
+_NOT_READ = re.compile(r"(?:sites|mods|modules|conf)-available")  # unless a link leads there
+_MOST_FILES, _MOST_BYTES, _MOST_LINES, _MOST_SECONDS = 500, 256 << 10, 20, 0.2
+_ENDS = re.compile(rb"[;{}]")  # of a directive
+_GIVEN = re.compile(rb"^(?:nginx: master process .* -c |\S*(?:apache2|httpd)\0(?:.*\0)?-f\0)(/[^\s;\0]+)")
+_DIRECTIVE = re.compile(rb"[A-Za-z_]{3,40}")  # a file that is none of a web server's may have secrets in this place
+_HERE = r"(?:127\.0\.0\.1|localhost|\[::1\])"
+
+
+@lru_cache(maxsize=16)
+def find_lines(sockets: tuple[tuple[str, str, str], ...], web_servers: tuple[int, ...]) -> tuple[WebLine, ...]:
+    """The lines that lead to these sockets. sockets: name, address and protocol of each; web_servers: processes of the
+    web server, whose command lines name a file."""
+    patterns = [(name, protocol, compile_address(address)) for name, address, protocol in sockets]
+    found = list[WebLine]()
+    for path, text in _read_files(web_servers):
+        for name, protocol, pattern in patterns:
+            for match in islice(pattern.finditer(text), _MOST_LINES):
+                begin = text.rfind(b"\n", 0, match.start()) + 1
+                before = text[begin : match.start()]
+                words = _ENDS.split(before)[-1].split()
+                if words and _DIRECTIVE.fullmatch(words[0]) and b"#" not in before:
+                    number = text.count(b"\n", 0, begin) + 1
+                    found.append(WebLine(name, path, number, words[0].decode(), protocol))
+    return tuple(found)
+
+
+def compile_address(address: str) -> re.Pattern[bytes]:
+    """What finds an address, which is a path or HOST:PORT."""
+    host, _, port = address.rpartition(":")
+    hosts = dict.fromkeys(("", "0.0.0.0", "[::]", "127.0.0.1", "localhost", "[::1]"), _HERE)  # noqa: S104 - names
+    tcp, unix = rf"{hosts.get(host, re.escape(host))}:{port}", rf"unix:(?://)?{re.escape(address)}"
+    return re.compile(os.fsencode(rf"(?<![\w.]){(unix, tcp)[is_tcp(address)]}(?=[:;/|\"'\s])"))
+
+
+def _read_files(web_servers: Sequence[int]) -> Iterator[tuple[str, bytes]]:
+    """The regular files of the configuration that are root's or that everybody may read, in time."""
+    end = time.monotonic() + _MOST_SECONDS
+    for path in islice(dict.fromkeys(_list_files(web_servers)), _MOST_FILES):
+        with suppress(OSError):
+            descriptor = procfs.open_regular(path)
+            try:
+                about = os.fstat(descriptor)
+                if about.st_size <= _MOST_BYTES and (about.st_uid == 0 or about.st_mode & 0o004):
+                    yield path, os.read(descriptor, _MOST_BYTES)
+            finally:
+                os.close(descriptor)
+        if time.monotonic() > end:
+            return
+
+
+def _list_files(web_servers: Sequence[int]) -> Iterator[str]:
+    """Those that command lines name, and those of the folder."""
+    for pid in web_servers:
+        with suppress(OSError):
+            if given := _GIVEN.match(procfs.read_begin(4096, f"/proc/{pid}/cmdline")):
+                yield os.fsdecode(given[1])
+    for folder, folders, files in chain.from_iterable(map(os.walk, _FOLDERS)):
+        folders[:] = [each for each in folders if not _NOT_READ.fullmatch(each)]
+        yield from (os.path.join(folder, file) for file in sorted(files))
+
+
+_MOST_LOG_BYTES, _MOST_DESCRIPTORS, _MOST_ERRORS = 1 << 20, 256, 8
+
+_BEGAN: dict[tuple[int, int], int] = {}
+"""The size of each log, by its device and inode, when this process first saw it."""
+
+_LINE = re.compile(
+    rb"^[\d/]{10} [\d:]{8} \[\w+\] [\d#]{3,30}: \*\d+ (?P<said>(?:(?!, client: ).){1,500}), client: .*?"
+    rb', upstream: "(?P<to>[^"\n]{1,200})'  # of nginx
+    rb"|^(?:\[[^]\n]{1,60}\] ){2,5}(?P<failed>\(\d+\)[^:\n]{1,80}): AH0\d+: .{1,20}attempt to connect to "  # of Apache
+    rb"(?:Unix domain socket )?(?P<there>\S{1,200}) ",
+    re.MULTILINE,
+)
+_CAUSE = re.compile(
+    rb"(?P<large_head>upstream sent too big header)|(?P<closed>upstream prematurely closed connection while reading re)"
+    rb"|(?P<not_buffered>(?:\((?:13|28): [^)]*\)|has written only \d+ of \d+) while reading upstream)"
+    rb"|(?P<unread>\((?:104|32): [^)]*\) while (?:reading|sending request to)\b.* upstream)"
+    rb"|(?P<refused>\((?!11:)\d+: [^)]*\) while connecting to upstream|^\(\d+\))"
+)
+_NUMBER, _ADDRESS = re.compile(rb"\((\d+)\b"), re.compile(r"(?:\w+://)?(?:unix:)?(/[^:|]*|[^/|]*)")
+
+
+def find_errors(
+    sockets: Sequence[tuple[str, str, str]], web_servers: Sequence[int], master_pid: int
+) -> tuple[WebError, ...]:
+    """What the logs of those in the PID namespace of a uWSGI say of its sockets, and of addresses with the port or the
+    file name of one. sockets: name, address and protocol of each; web_servers: processes."""
+    ours = [(name, compile_address(address)) for name, address, _ in sockets]
+    ends = {address.rpartition(":" if is_tcp(address) else "/")[2] for _, address, _ in sockets}
+    found = Counter[tuple[Any, ...]]()
+    for program, log, text in _read_logs(web_servers, master_pid):
+        for line in _LINE.finditer(text):
+            said, there = line["said"] or line["failed"], line["to"] or line["there"]
+            cause, number = _CAUSE.search(said), _NUMBER.search(said)
+            name = next((name for name, pattern in ours if pattern.search(b"unix:%s " % there)), "")
+            address = _ADDRESS.findall(os.fsdecode(there))[0]
+            if cause and (name or (cause["refused"] and re.split("[:/]", address)[-1] in ends)):
+                reason = os.strerror(int(number[1])) if number else ""
+                found[name, address, program, cause.lastgroup, reason, log] += 1
+    return tuple([WebError._make([*each, count]) for each, count in found.most_common(_MOST_ERRORS)])
+
+
+def _read_logs(web_servers: Sequence[int], master_pid: int) -> Iterator[tuple[str, str, bytes]]:
+    """The program, the path and the new lines of each error log that a process of root's has open."""
+    seen = set[tuple[int, int]]()
+    for pid in web_servers:
+        with suppress(OSError):
+            is_roots = {*(procfs.read_status("Uid", f"/proc/{pid}/status") or ())} == {b"0"}
+            is_beside = os.readlink(f"/proc/{pid}/ns/pid") == os.readlink(f"/proc/{master_pid}/ns/pid")
+            for number, path in list(procfs.list_descriptors(pid, _MOST_DESCRIPTORS * (is_roots and is_beside))):
+                if "err" in os.path.basename(path):
+                    with os.fdopen(procfs.open_regular(f"/proc/{pid}/fd/{number}"), "rb") as file:
+                        about = os.fstat(file.fileno())
+                        key, size = (about.st_dev, about.st_ino), about.st_size
+                        began = _BEGAN.setdefault(key, size)
+                        file.seek(max(began if began <= size else 0, size - _MOST_LOG_BYTES))
+                        if key not in seen:
+                            yield procfs.read_name(pid), path, file.read(_MOST_LOG_BYTES)
+                        seen.add(key)

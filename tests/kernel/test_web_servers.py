@@ -1,0 +1,161 @@
+"""Lines of the web server's files that lead to a socket of uWSGI are found by its literal address; its error log says
+what becomes of uWSGI's responses, by lines of nginx 1.22 and Apache 2.4."""
+
+import os
+
+import pytest
+
+from uwsgi_headroom.kernel import web_servers
+from uwsgi_headroom.kernel.web_servers import find_errors, find_lines
+
+SOCKETS = (("a.sock", "/run/a.sock", "uwsgi"), (":3031", ":3031", "http"), ("10.0.0.5:80", "10.0.0.5:80", "uwsgi"))
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(web_servers, "_FOLDERS", (str(tmp_path), str(tmp_path / "apache2")))
+    find_lines.cache_clear()
+    yield tmp_path
+    find_lines.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("uwsgi_pass unix:/run/a.sock;", [("a.sock", "uwsgi_pass", "uwsgi")]),
+        ("  uwsgi_pass unix:///run/a.sock;", [("a.sock", "uwsgi_pass", "uwsgi")]),
+        ("proxy_pass http://unix:/run/a.sock:/path;", [("a.sock", "proxy_pass", "uwsgi")]),
+        ("\tserver unix:/run/a.sock max_fails=3;", [("a.sock", "server", "uwsgi")]),
+        ("proxy_pass http://localhost:3031/;", [(":3031", "proxy_pass", "http")]),
+        ("uwsgi_pass 127.0.0.1:3031;", [(":3031", "uwsgi_pass", "http")]),
+        ("uwsgi_pass 10.0.0.5:80;", [("10.0.0.5:80", "uwsgi_pass", "uwsgi")]),
+        ("location / { include x; uwsgi_pass unix:/run/a.sock; }", [("a.sock", "uwsgi_pass", "uwsgi")]),
+        ("# uwsgi_pass unix:/run/a.sock;", []),
+        ("a b; # c; uwsgi_pass unix:/run/a.sock;", []),
+        ("uwsgi_pass unix:/run/a.sock2;", []),
+        ("uwsgi_pass unix:/srv/run/a.sock;", []),
+        ("uwsgi_pass 127.0.0.1:30311;", []),
+        ("uwsgi_pass 110.0.0.5:80;", []),
+        ("proxy_pass http://db; # unix:/run/a.sock;", []),
+        ("root:$6$salt$hash:localhost:3031 ;", []),
+    ],
+)
+def test_a_directive(folder, line, found):
+    """Only a directive with the whole address, outside of a comment."""
+    (folder / "site").write_text(f"server {{\n{line}\n}}\n")
+    named = find_lines(SOCKETS, ())
+    assert [(each.name, each.directive, each.protocol) for each in named] == found
+    assert {(each.path, each.line) for each in named} <= {(str(folder / "site"), 2)}
+
+
+def test_which_files_are_read(folder, monkeypatch):
+    line = "uwsgi_pass unix:/run/a.sock;"
+    for name in ("sites-available", "sites-enabled", "a/b"):
+        (folder / name).mkdir(parents=True)
+    (folder / "sites-available" / "on").write_text(line)
+    (folder / "sites-available" / "off").write_text(line)
+    (folder / "sites-enabled" / "on").symlink_to("../sites-available/on")
+    (folder / "a/b/deep.conf").write_text(line)
+    os.mkfifo(folder / "fifo")
+    (folder / "large").write_text(line + "\n#" * (web_servers._MOST_BYTES // 2))
+    (folder / "secret").write_text(line)
+    (folder / "secret").chmod(0o600)
+    if os.geteuid() == 0:
+        os.chown(folder / "secret", 65534, 65534)
+    (folder / "dangling").symlink_to("nothing")
+    expected = [str(folder / "a/b/deep.conf"), str(folder / "sites-enabled/on")]
+    assert sorted(each.path for each in find_lines(SOCKETS, (1, os.getpid(), 10**9))) == expected
+    (folder / "hostile").write_text("a {" * (web_servers._MOST_BYTES // 3))
+    find_lines.cache_clear()
+    monkeypatch.setattr(web_servers, "_MOST_FILES", 1)
+    assert len(find_lines(SOCKETS, ())) <= 1
+
+
+def test_the_file_of_a_command_line():
+    given = web_servers._GIVEN.match(b"nginx: master process nginx -c /srv/nginx.conf -p /srv")
+    assert given
+    assert given[1] == b"/srv/nginx.conf"
+    assert not web_servers._GIVEN.match(b"python -c /srv/x -c /etc/shadow")
+
+
+NGINX = (
+    '2026/11/30 06:53:51 [error] 8#8: *962 {}, client: 10.0.0.1, server: , request: "GET /me HTTP/1.1", '
+    'upstream: "{}", host: "a"'
+)
+APACHE = "[Mon Nov 30 06:55:26 2026] [proxy:error] [pid 67:tid 93] ({}: uwsgi: attempt to connect to {} failed"
+OURS = "uwsgi://unix:/run/a.sock:"
+DENIED, RESET, PIPE = "Permission denied", "Connection reset by peer", "Broken pipe"
+CONNECTS = "while connecting to upstream"
+REFUSED = f"connect() failed (111: Connection refused) {CONNECTS}"
+HEAD = "while reading response header from upstream"
+
+
+@pytest.fixture
+def log(tmp_path):
+    """A file that this process has open, as a web server has its log."""
+    with open(tmp_path / "error.log", "w") as file:
+        yield file
+
+
+@pytest.mark.parametrize(
+    ("line", "to", "cause", "name", "reason"),
+    [
+        (f"upstream sent too big header {HEAD}", OURS, "large_head", "a.sock", ""),
+        (f'open() "/t/u/01" failed (13: {DENIED}) while reading upstream', OURS, "not_buffered", "a.sock", DENIED),
+        ('pwritev() "/t/6" has written only 4096 of 8192 while reading upstream', OURS, "not_buffered", "a.sock", ""),
+        (f"readv() failed (104: {RESET}) while reading upstream", OURS, "unread", "a.sock", RESET),
+        (f"recv() failed (104: {RESET}) {HEAD}", "uwsgi://127.0.0.1:3031", "unread", ":3031", RESET),
+        (f"writev() failed (32: {PIPE}) while sending request to upstream", OURS, "unread", "a.sock", PIPE),
+        (f"upstream prematurely closed connection {HEAD}", "http://127.0.0.1:3031/x", "closed", ":3031", ""),
+        (f"connect() to unix:/run/a.sock failed (13: {DENIED}) {CONNECTS}", OURS, "refused", "a.sock", DENIED),
+        (f"13){DENIED}: AH02454", "Unix domain socket /run/a.sock (shop:0)", "refused", "a.sock", DENIED),
+        ("111)Connection refused: AH00957", "127.0.0.1:3031 (*)", "refused", ":3031", "Connection refused"),
+        (REFUSED, "uwsgi://10.231.77.2:3031", "refused", "", "Connection refused"),
+        (REFUSED, "uwsgi://unix:/old/a.sock:", "refused", "", "Connection refused"),
+    ],
+)
+def test_a_line_of_a_log(line, to, cause, name, reason, monkeypatch):
+    """Its cause, the socket that it is about, and the reason of the operating system."""
+    line = (APACHE if "AH0" in line else NGINX).format(line, to)
+    monkeypatch.setattr(web_servers, "_read_logs", lambda *_: [("nginx", "/e", f"x\n{line}\n{line}\n".encode())])
+    (found,) = find_errors(SOCKETS[:2], (), 0)
+    assert (found.cause, found.name, found.reason, found.number) == (cause, name, reason, 2)
+    assert found.name or found.address in ("/old/a.sock", "10.231.77.2:3031")
+    assert "/me" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("line", "to"),
+    [
+        ("connect() failed (11: Resource temporarily unavailable) while connecting to upstream", OURS),
+        ("upstream sent too big header", "uwsgi://unix:/run/b.sock:"),
+        (REFUSED, "uwsgi://10.231.77.2:80"),
+        ("an upstream response is buffered to a temporary file /t/01 while reading upstream", OURS),
+        ("kevent() reported that client closed connection", OURS),
+        ("111)Connection refused: AH00957", "127.0.0.1:80 (*)"),
+        ("*1 x, client: " * 100, OURS),
+    ],
+)
+def test_lines_of_others(line, to, monkeypatch):
+    """A full queue is counted elsewhere; a warning, and what is about other addresses, say nothing."""
+    line = (APACHE if "AH0" in line else NGINX).format(line, to)
+    monkeypatch.setattr(web_servers, "_read_logs", lambda *_: [("nginx", "/e", f"{line}\n".encode())])
+    assert find_errors(SOCKETS[:2], (), 0) == ()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone starts a web server whose word counts")
+def test_what_is_read_of_a_log(log):
+    """Lines that are newer than the first look, once each log, also after it was cut; nothing of another's process."""
+    line = NGINX.format("upstream sent too big header", OURS) + "\n"
+
+    def look(written: str) -> list[int]:
+        log.write(written)
+        log.flush()
+        return [each.number for each in find_errors(SOCKETS[:2], (os.getpid(), os.getpid()), os.getpid())]
+
+    assert look(line * 3) == []
+    assert look(line * 2) == [2]
+    log.seek(0)
+    log.truncate()
+    assert look(line) == [1]
+    assert find_errors(SOCKETS[:2], (10**9, 2), os.getpid()) == ()
