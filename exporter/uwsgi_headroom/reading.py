@@ -216,7 +216,7 @@ def describe_memory(facts: MemoryFacts | None) -> Memory | None:
     return Memory(worker.largest, worker.source, worker.together, *room, available.pressure)
 
 
-def describe_emperor(snapshot: EmperorSnapshot, refused: str = "") -> EmperorRecord:
+def describe_emperor(snapshot: EmperorSnapshot, refused: str = "", start: str = "") -> EmperorRecord:
     waits = [(each.throttle_level or 0) / 1000 for each in snapshot.blacklist]
     names = tuple([each.name for each in snapshot.blacklist])
-    return EmperorRecord(len(snapshot.vassals), names, max(waits, default=0.0) or None, refused)
+    return EmperorRecord(len(snapshot.vassals), names, max(waits, default=0.0) or None, refused, start)

@@ -597,3 +597,5 @@ class EmperorRecord(Struct, frozen=True):
     """The longest wait in seconds before the next attempt; None if unknown."""
     refused: str = ""
     """By the log, the name of the vassal that tyrant mode refuses most often."""
+    start: str = ""
+    """The message of the log that says why one does not start."""

@@ -140,10 +140,10 @@ def test_the_advice_about_a_full_cache(more, is_full):
     assert ("cache_full" in findings) == is_full
 
 
-def emperor(*throttled: Blacklisted, vassals: int = 2) -> list[Finding]:
+def emperor(*throttled: Blacklisted, vassals: int = 2, start: str = "") -> list[Finding]:
     running = tuple(ListedVassal(name=f"v{number}.ini", pid=number + 10) for number in range(vassals))
     snapshot = EmperorSnapshot(version="2.0.31", pid=9, vassals=running, blacklist=throttled)
-    return collect_emperor_findings(describe_emperor(snapshot))
+    return collect_emperor_findings(describe_emperor(snapshot, start=start))
 
 
 def test_a_vassal_that_the_tyrant_refuses():
@@ -159,6 +159,9 @@ def test_a_throttled_vassal_is_a_warning():
     (finding,) = emperor(Blacklisted(name="shop.ini", throttle_level=12_000, attempt=3))
     assert (finding.kind, finding.severity) == (parts.VASSALS_THROTTLED, "warning")
     assert finding.evidence.endswith("start shop.ini, for 12 s at most.")
+    (finding,) = emperor(Blacklisted(name="shop.ini", throttle_level=12_000, attempt=3), start="home_wrong")
+    assert finding.evidence.endswith("says that Python does not find its standard library, so uWSGI does not start.")
+    assert finding.change.startswith("Correct `home`")
     assert RUNBOOKS[finding.code] == "UwsgiVassalThrottled"
     assert [emperor(vassals=number) for number in (0, 2)] == [[], []]
 

@@ -146,6 +146,20 @@ def test_a_failed_import_is_named(tmp_path):
     assert "broken.py:2" in finding["title"]
 
 
+def test_why_uwsgi_does_not_start_is_said(tmp_path):
+    """By the log of the last start, whether that was before the look or during it."""
+    log = tmp_path / "log"
+    old = "*** Starting uWSGI 2.0.31\nchdir(): No such file or directory [core/uwsgi.c line 2637]\n"
+    new = "*** Starting uWSGI 2.0.31\nModuleNotFoundError: No module named 'encodings'\n"
+    for text, said in ((old + new, "Python does not find its standard library"), (old, "cannot enter the directory")):
+        log.write_text(text)
+        ran = run("check", str(tmp_path / "stats"), "--log", str(log), "--seconds", "2")
+        assert said in " ".join(ran.stdout.split())
+        assert "DO Correct `" in " ".join(ran.stdout.split())
+    log.write_text("*** Starting uWSGI 2.0.31\nspawned uWSGI worker 1 (pid: 7, cores: 1)\n")
+    assert "log" not in run("check", str(tmp_path / "stats"), "--log", str(log), "--seconds", "2").stdout
+
+
 def test_the_way_to_read_the_log_is_printed(app):
     with serving(app, "--processes", "2") as server, repeated(lambda: end_first(server, signal.SIGKILL), pause=1.0):
         ran = run("check", server.stats, "--seconds", "6", "--all", "--no-log")

@@ -103,7 +103,7 @@ def is_hardly_any_idle(idle: float, cpus: float) -> bool:
     return idle <= (1 - CPU_FULL) * cpus
 
 
-NAPS = 4.0
+NAPS = 3.5
 """From so many naps of a request on, it tries something again. That a thread wakes up at the end of a sleep, or is
 preempted, counts as a nap too."""
 

@@ -62,6 +62,15 @@ _STOPPED_SECONDS = 5.0
 _SETTLING_SECONDS = 3.0
 """How long a server is watched after a reload, in seconds: first it serves requests that have waited."""
 
+_OFTEN = 2
+"""From so many reloads on, there is no time without one to wait for."""
+
+_STARTS_SECONDS, _RETRY_SECONDS = 3.0, 0.25
+"""How long a socket that refuses is tried, as it does while uWSGI loads its application; and the pause in between."""
+
+_LOG_SECONDS = 1.0
+"""In that time, a log is read for the first time."""
+
 SAMPLES_PER_SECOND = 40.0
 """The most, of all servers together: percentiles of a single one begin at 20 ms. An exporter takes 5 of each, for as
 long as it runs, but `check` ends soon. As there, receiving takes 1 % of the time."""
@@ -97,6 +106,10 @@ async def judge(
     watch.holds_findings = False
     try:
         outcome: Reading | ReadError | None = await watch.reader.read()
+        begun = clock.monotonic()
+        while getattr(outcome, "reason", "") == "refused" and clock.monotonic() < begun + _STARTS_SECONDS:
+            await asyncio.sleep(_RETRY_SECONDS)
+            outcome = await watch.reader.read()
         kinds = (Snapshot, EmperorSnapshot)[: 1 + (watch.log is not None)]
         if isinstance(outcome, BlindError) or isinstance(getattr(outcome, "snapshot", None), kinds):
             seconds += await _watch(watch, seconds, progress)
@@ -109,8 +122,11 @@ async def judge(
     except asyncio.CancelledError:
         return describe_failure(watch, clock, "interrupted", "It was interrupted before the first reading.")
     except ReadError as error:
-        _, change = build.explain_failure(error)
-        return describe_failure(watch, clock, error.reason, build.describe_trouble(error), change)
+        if watch.log:
+            await asyncio.sleep(_LOG_SECONDS)  # until the log was read, which may say why
+        start = watch.explain_start(error)
+        _, change = build.explain_failure(error, start)
+        return describe_failure(watch, clock, error.reason, build.describe_trouble(error, start), change)
     document = build.build_server(watch, clock, seconds, (seconds,))
     late = max(LATE_SECONDS, LATE * seconds)
     if document.status == "critical" or watch.reading is None or 2 * late > seconds:
@@ -128,6 +144,7 @@ def describe_failure(watch: Watch, clock: Clock, reason: str, sentence: str, cha
         status="unknown",
         verdict=sentence,
         error=Error(reason=reason, message=sentence, change=change),
+        events=(),
     )
 
 
@@ -152,7 +169,8 @@ async def _watch(watch: Watch, seconds: float, progress: Callable[[float], None]
                 end, added = loop.time() + seconds, 0.0
             if loop.time() >= end:
                 await watch.reader.read()
-            while watch.reader.is_reloading and loop.time() + _SETTLING_SECONDS > end and added < seconds:
+            settles = _SETTLING_SECONDS if watch.integrals.totals.reloads < _OFTEN else 0.0
+            while watch.reader.is_reloading and loop.time() + settles >= end and added < seconds:
                 end, added = end + 1.0, added + 1.0
     except asyncio.CancelledError:
         with suppress(asyncio.CancelledError):

@@ -27,7 +27,7 @@ from uwsgi_headroom.config.defaults import HISTORY_SECONDS, JOURNAL
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import LogMessage, LogRecord
 from uwsgi_headroom.stats.server import Snapshot, Worker
-from uwsgi_headroom.uwsgi_log.messages import BY_CODE, describe
+from uwsgi_headroom.uwsgi_log.messages import BY_CODE, ENDS_START, describe
 from uwsgi_headroom.uwsgi_log.scan import Found, Scanner, count_requests
 from uwsgi_headroom.uwsgi_log.tail import Tail, UnitJournal
 
@@ -193,6 +193,9 @@ def _count_uncalled(worker: Worker) -> int:
 BIN_SECONDS = 5.0
 """Messages are kept by this much of time: a window of the figures may have some that are so much older."""
 
+START_SECONDS = 60.0
+"""A uWSGI that is down did not start because of what its log said in that time."""
+
 START_BYTES = 1 << 20
 """Where uWSGI's last start is looked for in a log: at its end."""
 
@@ -210,9 +213,10 @@ _MOST_NAMED = 20
 
 class LogBatch(Struct):
     """What one turn found in a log. lines: all that were read, known or not; requests: those of requests; trouble: why
-    the log is not read, as the end of a sentence."""
+    the log is not read, as the end of a sentence; start: what was said at the last start before."""
 
     seen: Counter[Found] = field(default_factory=Counter)
+    start: Counter[Found] = field(default_factory=Counter)
     lines: int = 0
     requests: int = 0
     trouble: str | None = None
@@ -252,6 +256,7 @@ class UwsgiLog:
         self._messages: Counter[str] = Counter()
         self._lines = 0
         self._bins: dict[str, deque[_Bin]] = {}
+        self._start: set[str] = set()
         self._pending: deque[tuple[LogLine, _Bin]] = deque(maxlen=MOST_LINES)
         self._workers = 0
         self._events_at: deque[float] = deque(maxlen=MOST_EVENTS[0])
@@ -263,7 +268,8 @@ class UwsgiLog:
         batch = LogBatch()
         if self._scanner is None:
             self._scanner = Scanner()
-            batch.seen = self._find_failed_start(self._scanner, now)
+            batch.start = self._find_start(self._scanner, now)
+            batch.seen = Counter({each: batch.start[each] for each in batch.start if _is_still_so(each)})
         scanner = self._scanner
         for block in self._source.read(now, most):
             if block is None:
@@ -278,13 +284,19 @@ class UwsgiLog:
         batch.trouble = self._source.trouble
         return batch
 
-    def _find_failed_start(self, scanner: Scanner, now: float) -> Counter[Found]:
-        """Find what the log said of a start that failed, before it was read. It counts only where it is still so."""
+    def _find_start(self, scanner: Scanner, now: float) -> Counter[Found]:
+        """Find what the log said at the last start, before it was read."""
         last = self._source.read_last(now, START_BYTES) if isinstance(self._source, Tail) else b""
         _, begins, lines = last.rpartition(b"*** Starting uWSGI ")
         seen = scanner.scan(lines) if begins else Counter[Found]()
         scanner.forget()
-        return Counter({each: seen[each] for each in seen if BY_CODE[each.code].proof == "no_application"})
+        return seen
+
+    def explain_start(self, now: float) -> str:
+        """The message that says why uWSGI does not start: of the last minute, or of the last start before the log was
+        read; empty if there is none. It is true only of a uWSGI that is down."""
+        said = {*self.record(now - START_SECONDS, now).messages, *self._start}
+        return next((code for code in ENDS_START if code in said), "")
 
     def stop(self) -> None:
         """End what reads the log, if that is another process. The log is read no more."""
@@ -295,6 +307,7 @@ class UwsgiLog:
         """Take what a turn found at the monotonic time `at`."""
         self.trouble = batch.trouble
         self._lines += batch.lines
+        self._start.update(seen.code for seen in batch.start)
         failed = sum(count for seen, count in batch.seen.items() if seen.request)
         self._proofs.note_requests(at, batch.requests - failed)
         for seen, count in batch.seen.items():
@@ -334,6 +347,7 @@ class UwsgiLog:
 
     def note(self, reading: Reading) -> None:
         """Compare the lines of the last seconds with a reading."""
+        self._start.clear()
         if isinstance(reading.snapshot, Snapshot):
             self._workers = len(reading.snapshot.workers)
         self._proofs.note(reading)
@@ -368,6 +382,11 @@ def read_found(path: str, master_pid: int, now: float, most: int) -> LogBatch:
     """What was added to a log that `check` found; a question for `kernel.aside`, as its file system may not answer.
     now: monotonic seconds; most: bytes."""
     return _found.setdefault((path, master_pid), UwsgiLog(path, master_pid)).read(now, most, inf)
+
+
+def _is_still_so(seen: Found) -> bool:
+    """Whether a message of a start may hold for the uWSGI that runs."""
+    return BY_CODE[seen.code].proof == "no_application"
 
 
 def _sum(bins: list[_Bin]) -> LogMessage:

@@ -273,6 +273,9 @@ queue_above_somaxconn setting -: `listen` is above `net.core.somaxconn`, so uWSG
   >> Raise `net.core.somaxconn` (`sysctl net.core.somaxconn` prints it) before you restart uWSGI.
 directory_missing setting -: uWSGI cannot enter the directory of `chdir` == chdir\(\): [A-Z][^\[]{1,60} \[core/
   !! The application is not found. >> Correct `chdir`, or the rights of uWSGI's user.
+home_wrong setting -: Python does not find its standard library, so uWSGI does not start
+  == ModuleNotFoundError: No module named 'encodings' | !!! Python Home is not a directory
+  !! uWSGI ends before it can serve. >> Correct `home` (`virtualenv`), or make the virtual environment there again.
 # Options that have no effect or cannot work: core/init.c, core/uwsgi.c, core/plugins.c, core/config.c.
 plugin_missing setting -: a plugin of the configuration cannot be loaded
   == !!! UNABLE to load uWSGI plugin: | unable to load plugin "
@@ -346,6 +349,12 @@ MESSAGES: tuple[Message, ...] = tuple(_parse(_TABLE))
 """In the order of the table. The code is the label `message` of `uwsgi_log_messages_total`, and never changes."""
 
 BY_CODE: Mapping[str, Message] = {message.code: message for message in MESSAGES}
+
+ENDS_START = (
+    *("bind_failed", "home_wrong", "directory_missing", "plugin_missing", "no_request_plugin", "queue_above_somaxconn"),
+    *("unknown_option", "no_callable", "application_not_loaded", "no_application_loaded"),
+)
+"""Messages that say why uWSGI does not start, the most telling first."""
 
 SIGNALS: Mapping[int, str] = {
     **dict.fromkeys((1, 2, 15), "Another program, or a person, sent this signal."),

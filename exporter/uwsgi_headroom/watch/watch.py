@@ -183,6 +183,11 @@ class Watch:
         if self.log:
             self.log.take(batch, self._clock.monotonic(), partial(self.recorder.add_log_message, self._clock.epoch()))
 
+    def explain_start(self, error: ReadError | None) -> str:
+        """The message of uWSGI's log that says why it does not start, where this error says that it is down."""
+        is_gone = self.log is not None and error is not None and error.reason in GONE
+        return self.log.explain_start(self._clock.monotonic()) if self.log and is_gone else ""
+
     async def sample(self) -> None:
         """Read the server on its own timer, and judge it and look at its code beside that, until cancelled."""
         judging = asyncio.create_task(self.judge.run(), name=f"judge {self.name}")
@@ -352,9 +357,11 @@ class Watch:
         """Return the findings about an emperor, none about others."""
         if not isinstance(reading.snapshot, EmperorSnapshot):
             return []
-        log = self.log and self.log.record(reading.at - judging.JUDGED_WINDOW, reading.at)
-        said = log and log.messages.get("vassal_refused")
-        return collect_emperor_findings(describe_emperor(reading.snapshot, said.place if said else ""))
+        if not self.log:
+            return collect_emperor_findings(describe_emperor(reading.snapshot))
+        said = self.log.record(reading.at - judging.JUDGED_WINDOW, reading.at).messages.get("vassal_refused")
+        start = self.log.explain_start(reading.at)
+        return collect_emperor_findings(describe_emperor(reading.snapshot, said.place if said else "", start))
 
     def _judge(self, reading: Reading) -> None:
         for figures in self.figures(reading, (judging.JUDGED_WINDOW,)):

@@ -165,6 +165,7 @@ HANDLERS_OCCUPY = Kind(
     then="An example is `@timer(60, target='mule')`. Alternatively, make the handlers shorter.",
     clause="timers or cron jobs of the application occupy workers",
     runbook="UwsgiQueueWaitHigh",
+    limits="waits",
 )
 
 START_HANGS = Kind(

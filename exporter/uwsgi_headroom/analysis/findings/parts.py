@@ -21,6 +21,7 @@ from uwsgi_headroom.analysis.settings import review_server
 from uwsgi_headroom.analysis.worker_states import RECYCLED, count_workers_sharing_one_cpu, end
 from uwsgi_headroom.history.window import WorkerWindow
 from uwsgi_headroom.record import EmperorRecord, Memory, MemoryPressure
+from uwsgi_headroom.uwsgi_log.messages import advise, describe
 from uwsgi_headroom.words.formats import listed, name_pids
 from uwsgi_headroom.words.template import Facts, Private
 
@@ -289,10 +290,11 @@ VASSALS_THROTTLED = Kind(
     role="harm",
     severity="warning",
     title="{throttled:vassal} of the emperor {throttled:fails|fail} to start.",
-    evidence="The emperor waits before it tries again to start {names}[longest? , for {longest:duration} at most].",
+    evidence="The emperor waits before it tries again to start {names}[longest? , for {longest:duration} at most]."
+    "[said?  The emperor's log says that {said}.]",
     meaning="The application of a throttled vassal is down: the emperor waits longer and longer between its attempts "
     "to start the vassal. {vassals:other vassal} {vassals:is|are} running.",
-    act="Check the emperor's log for the reason why a vassal exits when it starts.",
+    act="[fix? {fix}][not fix? Check the emperor's log for the reason why a vassal exits when it starts.]",
     then="Correct the cause: the emperor then starts the vassal at its next attempt.",
     runbook="UwsgiVassalThrottled",
 )
@@ -569,10 +571,11 @@ def find_late_spoolers(figures: Figures) -> Iterator[Finding]:
 
 
 def collect_emperor_findings(record: EmperorRecord) -> list[Finding]:
-    found, throttled = [], record.throttled
+    found, throttled, start = list[Finding](), record.throttled, record.start
     if throttled:
         names = Private(listed(throttled, MOST_NAMED), "them")
-        found.append(VASSALS_THROTTLED.found(None, record, throttled=len(throttled), names=names))
+        facts: Facts = {"said": start and describe(start), "fix": start and advise(start)}
+        found.append(VASSALS_THROTTLED.found(None, record, facts, throttled=len(throttled), names=names))
     if record.refused:
         found.append(VASSAL_REFUSED.found(name=Private(record.refused)))
     return found

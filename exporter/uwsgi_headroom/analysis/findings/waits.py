@@ -213,7 +213,7 @@ STUCK = Kind(
     "has ended.][coroutines, full? Each stuck request holds an async core, and hardly any async cores are "
     "free.][coroutines, not full? Async cores are free, but no request is completed: a call that does not yield may "
     "block a worker and all of its requests. A database driver may not be patched.]",
-    act="[not child? Run {calls} to see what the stuck {stuck:request waits|requests wait} for.][child? Run {programs} "
+    act="[not child? Run {calls} to see what the stuck {stuck:request does|requests do}.][child? Run {programs} "
     "to see the {stuck:program|programs} that the stuck {stuck:request waits|requests wait} for.]",
     then="[many? Then restart their workers with the command that {pids} prints. ]Set timeouts on the calls that the "
     "application makes[child? , and let it read the output of programs while they run (`communicate()`): one in "

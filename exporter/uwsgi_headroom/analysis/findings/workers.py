@@ -127,11 +127,10 @@ KEEPS_RESTARTING = Kind(
     "meanwhile].",
     meaning="Until a new worker has started, it serves nothing. With `lazy-apps`, it first loads the application.",
     act="[not works? If this began with a deploy, roll the deploy back.]"
-    "[works? Find out from uWSGI's log why {ids:worker} {ids:ends|end}.]",
+    "[works, not options? Find out from uWSGI's log why {ids:worker} {ids:ends|end}.]"
+    "[works, options? Check whether you want {options} to end workers: the configuration sets this.]",
     then="[look? Look in uWSGI's log for an import error, `died, killed by signal`, or an exit of the application "
-    "itself. ][fix? {fix} ]"
-    + LOG
-    + "[options? Check whether you want {options} to end workers: the configuration sets this.]",
+    "itself. ][fix? {fix} ]" + LOG,
     clause="{ids:worker} {ids:keeps|keep} restarting[killed? , killed{killed}][not killed, place? : {place}]",
     page_after=60,
     runbook="UwsgiRequestsLost",
@@ -184,6 +183,10 @@ RELOADED = Kind(
 
 def find(figures: Figures) -> Iterator[Finding]:
     """The findings about workers that end, except for costly recycling, which `causes` reports."""
+    times, seconds = figures.window.reloads, figures.window.seconds
+    are_many = times >= AGAIN_AND_AGAIN and seconds <= times * RELOAD_SECONDS
+    if are_many or (times and not lost_in_a_reload(figures)):
+        yield RELOADED.found(figures, worse=are_many)
     yield from _harakiri(figures)
     killed = list(_out_of_memory(figures))
     yield from killed or _lost(figures)
@@ -191,9 +194,6 @@ def find(figures: Figures) -> Iterator[Finding]:
         yield from list(_looping(figures)) or _respawns(figures)
     if not find_looping(figures):
         yield from recycling.find_memory_recycled(figures)
-    times, seconds = figures.window.reloads, figures.window.seconds
-    if times and not lost_in_a_reload(figures):
-        yield RELOADED.found(figures, worse=times >= AGAIN_AND_AGAIN and seconds <= times * RELOAD_SECONDS)
 
 
 def _are_many(figures: Figures, lost: int) -> bool:

@@ -63,7 +63,7 @@ LEAST_SECONDS = 1.0
 _MOST = 16
 """Threads that are followed at a time, 5 µs each in a sample: any of them try as often as the others."""
 
-_REMEMBERED = 20.0
+_REMEMBERED = 100.0
 """Beyond so many, older ones count for half."""
 
 _LONGEST_GAP = 1.0
