@@ -37,9 +37,4 @@ def parse_duration(text: str) -> float:
 
 def percentile(ordered: Sequence[float], share: float) -> float:
     """The smallest of ascending values that at least this share does not exceed."""
-    return ordered[rank(len(ordered), share)]
-
-
-def rank(count: int, share: float) -> int:
-    """Its place among `count` ascending ones, from 0."""
-    return max(0, ceil(round(share * count, 6)) - 1)  # 0.07 * 100 is above 7
+    return ordered[max(0, ceil(round(share * len(ordered), 6)) - 1)]  # 0.07 * 100 is above 7

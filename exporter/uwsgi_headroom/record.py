@@ -450,13 +450,12 @@ class Memory(Struct, frozen=True, gc=False):
 
 
 class CacheRecord(Struct, frozen=True, gc=False):
-    """A cache of uWSGI. Sizes are in items; None if unknown."""
+    """A cache of uWSGI. Sizes are in items; None if unknown. full: items that it refused, since uWSGI's start."""
 
     name: str
     items: int | None
     max_items: int | None
     full: int | None
-    """Items refused because it was full, since uWSGI's start."""
 
 
 class SpoolerRecord(Struct, frozen=True, gc=False):
@@ -555,6 +554,7 @@ class ServerRecord(Struct, frozen=True):
     unrequested: int = 0
     left: tuple[float, ...] = ()
     answered: int = 0
+    unread: int = 0
     clients: tuple[int, int] = (0, 0)
     """As of `HostFacts`."""
     log: LogRecord | None = None
@@ -581,11 +581,10 @@ class ServerRecord(Struct, frozen=True):
 
 
 class Outage(Struct, frozen=True, gc=False):
-    """A time in which a server was down, until another master of it was read."""
+    """A time in which a server was down, until another master of it was read (epoch seconds)."""
 
     seconds: float
     until: float
-    """Epoch seconds."""
 
 
 class EmperorRecord(Struct, frozen=True):

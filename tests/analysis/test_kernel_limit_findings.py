@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from tests.analysis.judging import describe, idle, judge, setup, severity
+from tests.analysis.judging import change_workers, describe, idle, judge, setup, severity
 from tests.support.simulated_server import Server
 from uwsgi_headroom.analysis.capacity import count_more_workers, fits
 from uwsgi_headroom.analysis.findings import Finding
@@ -43,8 +43,9 @@ def test_the_workers_without_descriptors_are_named_and_what_to_raise():
     ],
 )
 def test_full_file_systems(disks, titles):
-    """The mount is named, but not to people who may only scrape."""
-    found = judge(idle(), describe(setup=replace(setup(), full_disks=disks)))
+    """The mount is named, but not to people who may only scrape; clients that left with no exception change nothing."""
+    of = change_workers(idle(), read_errors=9, write_errors=0)
+    found = judge(of, describe(setup=replace(setup(), full_disks=disks)))
     assert [each.title for code, each in found.items() if code == "disk_full"] == titles
     assert not any("/" in "".join(each.public) for each in found.values() if each.code == "disk_full")
 

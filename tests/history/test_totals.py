@@ -139,6 +139,20 @@ def test_a_window_has_its_growth():
     assert watched.window(4).workers[0].grown_kilobytes == 4 * 3 * 1024
 
 
+def test_a_worker_that_loads_has_the_memory_of_the_one_before():
+    """So a worker of 70 MB that ends after each request is not taken for one of 10 MB."""
+    server, watched = watch(processes=1)
+    server[1].reported_memory, server[1].resident = 70 * MB, 70 * MB
+    watched.sample(0.0)
+    server.respawn(1, 1.0)
+    server[1].reported_memory, server[1].resident, server[1].state = None, 10 * MB, "starting"
+    watched.sample(1.0)
+    assert watched.totals.workers[0].resident_bytes == 70 * MB
+    server[1].state = "idle"
+    watched.sample(2.0)
+    assert watched.totals.workers[0].resident_bytes == 10 * MB
+
+
 def test_time_without_a_worker():
     server, watched = watch(processes=2)
     for second in range(10):

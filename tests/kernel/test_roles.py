@@ -6,10 +6,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Hashable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from msgspec.structs import replace
 
 from tests.kernel.contained import snapshot_of, started
 from tests.support.clock import MovableClock
@@ -135,7 +137,7 @@ def test_a_process_with_very_many_descriptors():
     code += "resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))\n"
     code += "files = [os.dup(0) for _ in range(min(most, 100_000) - 20)]\n"
     code += "print(len(files), flush=True); sys.stdin.read()"
-    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+    with started(sys.executable, "-c", code, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         number = int(child.stdout.readline())
         began = time.thread_time()
         assert Roles().read(os.getpid(), [], {})
@@ -143,20 +145,15 @@ def test_a_process_with_very_many_descriptors():
         assert time.thread_time() - began < 0.1
         counted = procfs.count_descriptors(child.pid)
         assert counted is None or abs(counted - number) < 20
-        child.kill()
 
 
 def test_a_bounded_number_of_processes(monkeypatch):
     """A master with any number of children costs a bounded time; one that has ended has none."""
     monkeypatch.setattr(roles, "MOST_PROCESSES", 2)
-    children = [subprocess.Popen(["sleep", "60"]) for _ in range(4)]
-    try:
-        uses = Roles().read(os.getpid(), [], {})
-        assert sum(use.processes for use in uses) == 3
-    finally:
-        for child in children:
-            child.kill()
-            child.wait()
+    with ExitStack() as stack:
+        for _ in range(4):
+            stack.enter_context(started("sleep", "60"))
+        assert sum(use.processes for use in Roles().read(os.getpid(), [], {})) == 3
     assert Roles().read(2**22 + 1, [], []) == ()
 
 
@@ -164,11 +161,8 @@ T = TypeVar("T")
 
 
 def with_spoolers(*directories: str) -> Snapshot:
-    snapshot = Server().read(0.0).snapshot
-    return snapshot.__class__(
-        **{name: getattr(snapshot, name) for name in snapshot.__struct_fields__ if name != "spoolers"},
-        spoolers=tuple(Spooler(directory=directory, tasks=1) for directory in directories),
-    )
+    spoolers = tuple(Spooler(directory=directory, tasks=1) for directory in directories)
+    return replace(Server().read(0.0).snapshot, spoolers=spoolers)
 
 
 def add_tasks(folder: Path, number: int, first: int = 0) -> None:
@@ -234,9 +228,8 @@ def test_a_directory_that_does_not_answer_is_not_asked_again_at_once(tmp_path):
 def test_bounds_of_what_is_counted(tmp_path, monkeypatch):
     monkeypatch.setattr(roles, "MOST_ENTRIES", 10)
     asked: list[str] = []
-    monkeypatch.setattr(
-        roles, "_count_in", lambda pid, name, real=roles._count_in: (asked.append(name), real(pid, name))[1]
-    )
+    real = roles._count_in
+    monkeypatch.setattr(roles, "_count_in", lambda pid, name: asked.append(name) or real(pid, name))
     add_tasks(tmp_path, 20)
     many = [str(tmp_path), *(str(tmp_path / str(number)) for number in range(100))]
     assert Spools().read(os.getpid(), with_spoolers(*many), 0.0) == {str(tmp_path): 10}

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import functools
 import os
 import socket
 import struct
@@ -15,7 +16,7 @@ from tests.kernel.listeners import listening
 from tests.support.other_namespaces import forbid_netlink, in_child, knows_socket_call, over_ipv6
 from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom.kernel import sock_diag
-from uwsgi_headroom.kernel.backlogs import list_ended
+from uwsgi_headroom.kernel.backlogs import list_connections
 
 
 def inode(server: socket.socket) -> int:
@@ -223,31 +224,45 @@ def test_connections_that_the_server_closed_first():
     """Those that the client closed first, as a health check of TCP does, are none; nor are those of other ports."""
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_server(("127.0.0.1", 0)) as other:
         name = f"127.0.0.1:{server.getsockname()[1]}"
+        look = functools.partial(list_connections, os.getpid(), [name], True)
         for listener, server_first in ((server, True), (server, True), (server, False), (other, True)):
             with socket.create_connection(listener.getsockname()) as client:
                 accepted, _ = listener.accept()
                 ends = [accepted, client] if server_first else [client, accepted]
                 for end in ends:
                     end.close()
-        wait_until(lambda: len(list_ended(os.getpid(), [name])[0]) == 2, what="both to be closed")
-        assert all(0 <= age < 30 for age in list_ended(os.getpid(), [name])[0])
+        wait_until(lambda: len(look().closed) == 2, what="both to be closed")
+        assert all(0 <= age < 30 for age in look().closed)
         with socket.create_connection(server.getsockname()) as client, server.accept()[0]:
-            assert list_ended(os.getpid(), [name])[1] == ()
+            assert look().left == ()
             time.sleep(0.2)  # one that closes at once may wait all the same
             client.close()
-            wait_until(lambda: len(list_ended(os.getpid(), [name])[1]) == 1, what="the client to have left")
-            assert list_ended(os.getpid(), [name])[2] == 0
+            wait_until(lambda: len(look().left) == 1, what="the client to have left")
+            assert look().answered == 0
+
+
+def test_a_client_that_takes_no_bytes():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        name = f"127.0.0.1:{server.getsockname()[1]}"
+        with socket.create_connection(server.getsockname()), server.accept()[0] as accepted:
+            assert list_connections(os.getpid(), [name], True).unread == 0
+            accepted.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                accepted.sendall(bytes(10_000_000))
+            assert list_connections(os.getpid(), [name], True).unread == 1
+            assert list_connections(os.getpid(), [name], False).unread == 0
 
 
 def test_clients_that_left_with_their_answer():
     """Such a client did not leave too early, however long it waited; while it is there, it is not counted."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         name = f"127.0.0.1:{server.getsockname()[1]}"
+        look = functools.partial(list_connections, os.getpid(), [name], True)
         with socket.create_connection(server.getsockname()) as client, server.accept()[0] as accepted:
             time.sleep(0.2)
             accepted.sendall(b"answer")
             assert client.recv(9) == b"answer"
-            assert list_ended(os.getpid(), [name])[1:] == ((), 0)
+            assert look()[1:] == ((), 0, 0)
             client.close()
-            wait_until(lambda: list_ended(os.getpid(), [name])[2] == 1, what="the client to have left")
-            assert list_ended(os.getpid(), [name])[1] == ()
+            wait_until(lambda: look().answered == 1, what="the client to have left")
+            assert look().left == ()

@@ -356,10 +356,11 @@ def test_a_cheap_server_without_a_worker():
 def test_workers_that_never_wait(stats):
     """If workers end while they load, the server is down. Its master may wait for readers of its stats."""
     files = {"app.py": "import os\nos._exit(1)\n"}
-    with serving("--lazy-apps", *stats, app="app.py", files=files) as (server, _):
-        with pytest.raises(SourceError, match="is a uWSGI of which no worker waits") as error:
-            look(make_host(), ProcessOfApp(server.pid))
-        assert error.value.reason == "refused"
+    with serving("--lazy-apps", *stats, app="app.py", files=files) as (server, port):
+        for address in (ProcessOfApp(server.pid), parse_address(f"app:127.0.0.1:{port}")):
+            with pytest.raises(SourceError, match="is a uWSGI of which no worker waits") as error:
+                look(make_host(), address)
+            assert error.value.reason == "refused"
 
 
 def test_a_look_leaves_no_trace():

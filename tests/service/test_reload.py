@@ -55,7 +55,7 @@ def source(*arguments):
 
 @pytest.fixture(autouse=True)
 def _the_log_of_the_tests_stays(monkeypatch):
-    monkeypatch.setattr(logs, "adjust", lambda _level, _style: None)
+    monkeypatch.setattr(logs, "configure", lambda _level, _style: None)
 
 
 def test_what_changed_is_watched(caplog):

@@ -71,7 +71,7 @@ SLO = Slo(0.8, 0.99)
 
 def _subject(name: str, outcome: Reading | ReadError, errors: dict[Reason, int], slo: Slo | None = None) -> Observation:
     """A server after its first sample: it has totals, but no window yet."""
-    integrals = Integrals((slo.threshold,), slo.threshold) if slo else Integrals()
+    integrals = Integrals(slo.threshold if slo else None)
     if isinstance(outcome, Reading):
         integrals.add(outcome, longest_step=1.0)
     address = f"unix:///run/uwsgi/{name}.stats"
@@ -204,7 +204,7 @@ def watched(observation: Observation) -> Observation:
     )
     later = replace(reading.snapshot, workers=workers)
     slo = observation.slo
-    integrals, history = Integrals((slo.threshold,), slo.threshold) if slo else Integrals(), History()
+    integrals, history = Integrals(slo.threshold if slo else None), History()
     for place in range(61):
         at = reading.at + place
         snapshot = later if place else reading.snapshot

@@ -228,8 +228,9 @@ def _explain_replacement(figures: Figures, away: float) -> Advice | None:
 
 def find_reload(figures: Figures) -> Advice | None:
     """What to do about full reloads; None without one."""
-    reloads = figures.window.reloads
-    return (RELOADED_AGAIN if reloads >= AGAIN_AND_AGAIN else RELOADED).advise() if reloads else None
+    if figures.window.reloads >= AGAIN_AND_AGAIN:
+        return RELOADED_AGAIN.advise()
+    return RELOADED.advise() if figures.window.reloads else None
 
 
 def why_free_threads_do_not_serve(figures: Figures) -> Advice | None:

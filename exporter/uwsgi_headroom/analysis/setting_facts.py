@@ -14,15 +14,12 @@ from uwsgi_headroom.record import DEFAULT_MIN_LIFETIME, Options, spell_option
 from uwsgi_headroom.words.formats import counted
 from uwsgi_headroom.words.template import Facts
 
-DEFAULT_LISTEN = 100
-DEFAULT_MERCY = 60
-"""Seconds of `worker-reload-mercy`."""
+DEFAULT_LISTEN, DEFAULT_BUFFER = 100, 4096
+DEFAULT_MERCY, DEFAULT_HTTP_TIMEOUT = 60, 60
+"""Seconds of `worker-reload-mercy`, and for which the router waits."""
 
-DEFAULT_HTTP_TIMEOUT = 60
-DEFAULT_BUFFER = 4096
-
-MAX_REQUESTS_DELTA = (2, 0, 29)
-"""The first version with `max-requests-delta`; an earlier one does not start with it under `strict`."""
+MAX_REQUESTS_DELTA, AGE_DELTA = (2, 0, 29), (2, 0, 20)
+"""The first versions with `max-requests-delta` and `max-worker-lifetime-delta`; others refuse them under `strict`."""
 
 LIMITS = ("max_requests", "reload_on_rss", "reload_on_as")
 CHEAPER_OPTIONS = ("cheaper_initial", "cheaper_step", "cheaper_overload", "cheaper_algo")

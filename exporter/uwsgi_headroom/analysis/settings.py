@@ -21,13 +21,10 @@ from uwsgi_headroom.record import DEFAULT_MIN_LIFETIME, Options, ServerRecord, s
 from uwsgi_headroom.words.template import fill
 
 THINGS_TO_KNOW = "https://uwsgi-docs.readthedocs.io/en/latest/ThingsToKnow.html"
-RELOADING = "https://uwsgi-docs.readthedocs.io/en/latest/articles/TheArtOfGracefulReloading.html"
 HTTP = "https://uwsgi-docs.readthedocs.io/en/latest/HTTP.html"
 OPTIONS = "https://uwsgi-docs.readthedocs.io/en/latest/Options.html"
 CHEAPER = "https://uwsgi-docs.readthedocs.io/en/latest/Cheaper.html"
 PRODUCTION = "https://www.techatbloomberg.com/blog/configuring-uwsgi-production-deployment/"
-SIGNALS = "https://uwsgi-docs.readthedocs.io/en/latest/Management.html"
-THUNDER = "https://uwsgi-docs.readthedocs.io/en/latest/articles/SerializingAccept.html"
 SOURCE = "uWSGI's source"
 
 NEVER = "never."
@@ -139,9 +136,6 @@ _REQUESTS_TOGETHER = SettingAdvice(
     sets=("max_requests",),
 )
 
-
-_AGE_DELTA = (2, 0, 20)
-"""The first version with `max-worker-lifetime-delta`."""
 
 _ROUTER_GIVES_UP = SettingAdvice(
     rule="http_timeout",
@@ -264,7 +258,7 @@ RULES: tuple[SettingAdvice, ...] = (
         reason="Service managers and containers stop a process with SIGTERM, and kill it some seconds later.",
         lines=("die-on-term = true",),
         unless="the unit has `KillSignal=SIGQUIT` or SIGINT, or an emperor runs this uWSGI.",
-        source=SIGNALS,
+        source="https://uwsgi-docs.readthedocs.io/en/latest/Management.html",
         seen="[is_first? This master is the first process of its container: the container is stopped with SIGTERM.]"
         "[master_unit? This master runs in {master_unit}, which systemd stops with SIGTERM unless the unit says "
         "otherwise.]",
@@ -273,7 +267,8 @@ RULES: tuple[SettingAdvice, ...] = (
     replace(
         _REQUESTS_TOGETHER,
         when=lambda case: (
-            case.reach_together("max_requests") and _AGE_DELTA <= (case.seen.version or ()) < known.MAX_REQUESTS_DELTA
+            case.reach_together("max_requests")
+            and known.AGE_DELTA <= (case.seen.version or ()) < known.MAX_REQUESTS_DELTA
         ),
         lines=("max-worker-lifetime = 3600", "max-worker-lifetime-delta = 300"),
         needs="2.0.20",
@@ -281,14 +276,14 @@ RULES: tuple[SettingAdvice, ...] = (
     ),
     replace(
         _REQUESTS_TOGETHER,
-        when=lambda case: case.reach_together("max_requests") and not case.seen.knows(*_AGE_DELTA),
+        when=lambda case: case.reach_together("max_requests") and not case.seen.knows(*known.AGE_DELTA),
         lines=(),
         needs="",
         change="Upgrade uWSGI: this version cannot spread the restarts.",
     ),
     SettingAdvice(
         rule="max_worker_lifetime_delta",
-        when=lambda case: case.reach_together("max_worker_lifetime") and case.seen.knows(*_AGE_DELTA),
+        when=lambda case: case.reach_together("max_worker_lifetime") and case.seen.knows(*known.AGE_DELTA),
         severity="warning",
         title="All workers reach `max-worker-lifetime` together, and no requests are served while they restart.",
         reason="The workers started together, so they reach this age together.",
@@ -366,7 +361,7 @@ RULES: tuple[SettingAdvice, ...] = (
         reason="A full reload waits for the slowest worker, for as long as `worker-reload-mercy`.",
         lines=("touch-chain-reload = /path/to/a/file", "lazy-apps = true"),
         unless="no request takes longer than your service may be down.",
-        source=RELOADING,
+        source="https://uwsgi-docs.readthedocs.io/en/latest/articles/TheArtOfGracefulReloading.html",
         seen="A worker gets {mercy:plain} s. {size}",
         sets=("worker_reload_mercy",),
     ),
@@ -493,7 +488,7 @@ RULES: tuple[SettingAdvice, ...] = (
         "cost a tenth of the throughput. If its holder is paused (SIGSTOP), nothing is served.",
         change="Remove `thunder-lock`.",
         unless="the workers' shares of the requests have to be exactly even.",
-        source=THUNDER,
+        source="https://uwsgi-docs.readthedocs.io/en/latest/articles/SerializingAccept.html",
         seen="{size}",
         sets=("thunder_lock",),
     ),

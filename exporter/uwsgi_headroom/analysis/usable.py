@@ -159,20 +159,14 @@ _NEGLIGIBLE, _HUGE = 1e-7, 1e100
 
 def _round(wait: float) -> float:
     """A wait to the nearest hundredth of itself, so that neighbouring windows find their answer in the cache."""
-    return exp(round(_STEPS_OF_WAIT * log(wait)) / _STEPS_OF_WAIT)
-
-
-_STEPS_OF_WAIT = 100
+    return exp(round(100 * log(wait)) / 100)
 
 
 @lru_cache(maxsize=4096)
 def highest_utilization(servers: int, wait: float) -> float:
     """The utilization of M/M/c with this mean wait in mean service times."""
     low, high = 0.0, 1.0
-    for _ in range(_HALVINGS):
+    for _ in range(24):  # to seven digits
         use = (low + high) / 2
         low, high = (use, high) if erlang_wait(servers, use * servers, 1.0) < wait else (low, use)
     return (low + high) / 2
-
-
-_HALVINGS = 24

@@ -156,7 +156,7 @@ def find_format(arguments: Sequence[str]) -> str:
 SETTING_FLAGS = tuple(
     Flag(
         setting.form,
-        setting.full_help,
+        f"{setting.own_help} [{setting.variable}{', separated by spaces' * setting.is_repeatable}]",
         values=setting.values,
         is_checked=False,
         is_repeatable=setting.is_repeatable,

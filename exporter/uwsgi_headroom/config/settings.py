@@ -38,8 +38,8 @@ class Settings:
     backends: tuple[tuple[str, str], ...] = ()
     """The names of backends, and the address of each: `10.0.0.5:5432`, `*:5432` or a path."""
     read_pollfds: bool = True
-    read_locks: bool = False
     """Whether to read from the workers' memory which descriptors a thread polls."""
+    read_locks: bool = False
     slo: Slo | None = None
     """The objective of every server that has none of its own."""
     stuck_seconds: float = defaults.STUCK_SECONDS
@@ -153,11 +153,6 @@ class SettingRow:
     @property
     def own_help(self) -> str:
         return self.help.replace("{default}", self.default.replace("`", ""))
-
-    @property
-    def full_help(self) -> str:
-        how = ", separated by spaces" * self.is_repeatable
-        return f"{self.own_help} [{self.variable}{how}]"
 
 
 def _name(flag: str) -> str:

@@ -31,8 +31,6 @@ _SUFFIXES = (".ini", ".xml", ".yaml", ".yml", ".json", ".js")
 _UNCONFINED = re.compile(r"|unconfined|kernel|.*:(unconfined|unconfined_service|initrc|kernel)_t(:.*)?")
 """Labels of AppArmor and SELinux under which a process may do what its user may do."""
 
-_SECCOMP = ("Seccomp", "Seccomp_filters")
-
 _MOST_BYTES = 128 << 10
 """Of a command line, and of an environment: a longer one is not used."""
 
@@ -152,7 +150,8 @@ def _read_confinement(process: str) -> str:
         label = procfs.read_line(f"{process}/attr/current").decode(errors="replace").strip("\0\n ")
         if not _UNCONFINED.fullmatch(label):
             return label
-    theirs, ours = ([procfs.read_status(name, of, "status") for name in _SECCOMP] for of in (process, "/proc/self"))
+    names = ("Seccomp", "Seccomp_filters")
+    theirs, ours = ([procfs.read_status(name, of, "status") for name in names] for of in (process, "/proc/self"))
     return "" if theirs == ours else "a seccomp filter, such as a unit's `SystemCallFilter=`"
 
 
@@ -205,7 +204,9 @@ def _list_option_names(words: Sequence[str], environment: Sequence[str], file: P
     for word, following in zip(words[1:], [*words[2:], ""], strict=False):
         name, _, value = word.removeprefix("--").partition("=")
         if word.startswith("--"):
-            if name not in ("ini", "yaml", "yml") or not _is_read(value or following, own):
+            loaded = value or following
+            is_read = loaded.startswith(DISTRIBUTIONS_FILES) or not own.isdisjoint((loaded, os.path.basename(loaded)))
+            if name not in ("ini", "yaml", "yml") or not is_read:
                 yield name
         elif re.fullmatch(r"-[A-Za-z]", word):
             yield word
@@ -217,10 +218,6 @@ def _list_option_names(words: Sequence[str], environment: Sequence[str], file: P
         name = line.partition(separator)[0].strip()
         if name and name[0] not in "#;[" and line.strip() != "uwsgi:" and not _HOOK_THAT_MAY_FAIL.match(line):
             yield name
-
-
-def _is_read(name: str, own: set[str]) -> bool:
-    return name.startswith(DISTRIBUTIONS_FILES) or name in own or os.path.basename(name) in own
 
 
 def _show_unit(name: str) -> Unit | None:

@@ -13,8 +13,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from uwsgi_headroom.analysis.destinations import DestinationFigures
-from uwsgi_headroom.analysis.findings import first_act
-from uwsgi_headroom.analysis.findings.queue import WAITED
+from uwsgi_headroom.analysis.findings import WAITED, first_act
 from uwsgi_headroom.analysis.littles_law import Flow
 from uwsgi_headroom.analysis.objective import Burn, Objective
 from uwsgi_headroom.analysis.percentiles import SHARES, Percentile, ResponseTimes, find_percentile

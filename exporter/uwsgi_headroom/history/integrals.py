@@ -46,10 +46,9 @@ from uwsgi_headroom.stats.server import Worker
 
 class Integrals:
     """The totals of one server, and the last sample, from which the next step begins. Times are monotonic seconds.
-    bounds: response times in seconds at which requests are separated, besides those of the histogram; threshold: that
-    of the server's objective, one of them."""
+    threshold: of the server's objective."""
 
-    def __init__(self, bounds: Iterable[float] = (), threshold: float | None = None) -> None:
+    def __init__(self, threshold: float | None = None) -> None:
         self.totals = Totals()
         self._before: tuple[Reading, Snapshot] | None = None
         self._levels = _NO_LEVELS  # at the last sample
@@ -57,7 +56,7 @@ class Integrals:
         self._broken = True  # whether no sample precedes the next one without a failed read
         self._service_time = ServiceTime()
         self._cpu_use = CpuUse()
-        self.response_times = ResponseTimeRecorder(bounds, threshold)
+        self.response_times = ResponseTimeRecorder(threshold)
         self._removed = WorkerTotals(running_time=0.0)  # of workers that a reload has removed
         self._completed = Completed()
         self._queues: dict[str, Backlog] = {}  # at the last sample
@@ -176,9 +175,10 @@ class Integrals:
             is_new = then is None or now.pid != then.pid or now.last_spawn != then.last_spawn
             if then and not reloaded:
                 total.lost += _count_lost(then, now, before, reading)
-            _add_process(total, before.host, reading, now.pid or 0, is_new=is_new)
             if is_new:
-                total.peak_kilobytes = None
+                total.ended_kilobytes, total.peak_kilobytes = total.peak_kilobytes or total.ended_kilobytes, None
+            of_last = 0 if now.accepting else 1024 * total.ended_kilobytes
+            _add_process(total, before.host, reading, now.pid or 0, is_new=is_new, of_last=of_last)
             if now.resident_bytes is not None:
                 _add_memory_growth(total, now.resident_bytes // 1024)
             if threads := reading.host.threads.get(now.pid or 0):
@@ -474,16 +474,19 @@ def _increase(then: float | None, now: float | None, reloaded: bool) -> float:
     return 0 if then is None else max(0, now - then)
 
 
-def _add_process(total: WorkerTotals, before: HostFacts, reading: Reading, pid: int, *, is_new: bool) -> None:
+def _add_process(
+    total: WorkerTotals, before: HostFacts, reading: Reading, pid: int, *, is_new: bool, of_last: int
+) -> None:
     """Add the CPU time of a worker's process, and take its levels. is_new: whether the process has begun since the
-    reading before; of one that is known for the first time, what it used before is left out."""
+    reading before; of one that is known for the first time, what it used before is left out. of_last: the
+    bytes of the process before, while this one loads its application and has not yet the memory of a worker; else 0."""
     process = reading.host.processes.get(pid)
     times = _cpu_times(process)
     is_known = reading.host.off is None and (process is None or times is not None)  # without a process it uses none
     if is_known == (total.cpu_since is None):
         note_since(total, "cpu_since", reading.at, is_known=is_known)
     if process is not None:
-        total.resident_bytes = process.resident_bytes or None  # a process that is ending has none
+        total.resident_bytes = of_last or process.resident_bytes or None  # a process that is ending has none
         total.process_threads = process.threads
     if times is None:
         return

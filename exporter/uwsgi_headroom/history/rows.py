@@ -229,13 +229,8 @@ def _hide_unknown(
     return columns
 
 
-def _covers(since: float | None, start: float) -> bool:
-    """Whether a figure known since `since` is known for a whole window that starts at `start`."""
-    return since is not None and since <= start
-
-
 def _cpu_window(start: float, totals: CpuTotals | None, growth: Growth) -> CpuWindow | None:
-    if totals is None or not _covers(totals.since, start):
+    if totals is None or totals.since is None or totals.since > start:
         return None
     cpu = CpuWindow(*[column[0] for column in _hide_unknown(_OF_CPU, growth.cpu, (totals,), start)])
     return cpu if cpu.measured_seconds else None
@@ -243,7 +238,7 @@ def _cpu_window(start: float, totals: CpuTotals | None, growth: Growth) -> CpuWi
 
 def _wait_window(start: float, totals: WaitTotals | None, growth: Growth) -> WaitWindow | None:
     (observed,), (disagreement,), seconds, backends = growth.waits
-    if totals is None or not _covers(totals.since, start) or not observed:
+    if totals is None or totals.since is None or totals.since > start or not observed:
         return None
     return WaitWindow(
         observed_seconds=observed,

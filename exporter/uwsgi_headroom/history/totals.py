@@ -19,9 +19,10 @@ those of an empty WSGI application 88 us: time alone does not separate them. The
 
 class WorkerTotals(WorkerCounts):
     """Totals of one worker slot since the exporter's first sample of it. resident_bytes, process_threads: not totals
-    but the latest levels; residency: CPU seconds by CPU; children_cpu_seconds: of processes that the worker started and
-    waited for; peak_kilobytes: the most that the present process had. The monotonic times since which figures have
-    always been known are None while unknown."""
+    but the latest levels, resident_bytes of the process before while this one loads its application; residency: CPU
+    seconds by CPU; children_cpu_seconds: of processes that the worker started and waited for; peak_kilobytes,
+    ended_kilobytes: the most that the present process had, and the one before. The monotonic times since which figures
+    have always been known are None while unknown."""
 
     running_time_since: float | None = None
     cpu_since: float | None = None
@@ -39,6 +40,7 @@ class WorkerTotals(WorkerCounts):
     lock_held_since: float | None = None
     read_errors_since: float | None = None
     peak_kilobytes: int | None = None
+    ended_kilobytes: int = 0
 
 
 class WaitTotals(Struct):

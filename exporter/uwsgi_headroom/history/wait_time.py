@@ -7,7 +7,7 @@ from itertools import chain
 from typing import TypeVar
 
 from uwsgi_headroom.history.totals import Totals, WaitTotals, WorkerTotals
-from uwsgi_headroom.record import STATES, LockUse, LoopUse, Waits
+from uwsgi_headroom.record import STATES, LoopUse, Waits
 
 _NO_WAITS = Waits(off="not looked at")
 
@@ -16,7 +16,10 @@ def add_waits(totals: Totals, before: Waits | None, after: Waits | None, at: flo
     """Add the `step` seconds between two samples to the totals; 0 if the time between them is a gap."""
     then, now = before or _NO_WAITS, after or _NO_WAITS
     if now.file_lock or then.file_lock:
-        _add_file_lock(totals, then.file_lock, now.file_lock, step)
+        known = step * bool(now.file_lock and then.file_lock)
+        held = sum([bool(lock and lock.held) for lock in (then.file_lock, now.file_lock)])
+        totals.file_lock_seconds = (totals.file_lock_seconds or 0.0) + known
+        totals.file_lock_held_seconds = (totals.file_lock_held_seconds or 0.0) + known / 2 * held
     if now.loops is not None:
         _add_loops(totals.workers, then.loops or {}, now.loops, step)
     if now.off is not None:
@@ -72,14 +75,6 @@ def _add_loops(
         total.loop_held_seconds = total.loop_held_seconds or 0.0
     for total, use in chain(_by_worker(workers, then), _by_worker(workers, now)):
         total.loop_held_seconds = (total.loop_held_seconds or 0.0) + step / 2 * use.held
-
-
-def _add_file_lock(totals: Totals, then: LockUse | None, now: LockUse | None, step: float) -> None:
-    totals.file_lock_seconds = totals.file_lock_seconds or 0.0
-    totals.file_lock_held_seconds = totals.file_lock_held_seconds or 0.0
-    if then and now:
-        totals.file_lock_seconds += step
-        totals.file_lock_held_seconds += step / 2 * (bool(then.held) + bool(now.held))
 
 
 _PLACES = {state: place for place, state in enumerate(STATES)}

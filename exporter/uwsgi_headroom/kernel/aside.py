@@ -49,8 +49,7 @@ LONGEST_SECONDS = 10.0
 
 SHARE, MOST_OWED = 0.02, 0.25
 """The share of the time that the answers for one server may take, and how many seconds they may be ahead of it: then it
-is asked nothing until they are not. Waiting counts as computing does, since another process may cause it; waiting for a
-CPU does not."""
+is asked nothing. Waiting counts as computing does, since another process may cause it; waiting for a CPU does not."""
 
 PAUSE_SECONDS, LONGEST_PAUSE = 60.0, 3600.0
 """How long a server is asked nothing after a question that hung; twice as long after the next one."""
@@ -258,8 +257,7 @@ class Aside:
         self._running, self._received = None, bytearray()
 
     def _is_whole(self) -> bool:
-        """Whether an answer has arrived, or else the beginning of one. Raises OSError for an answer that is too
-        long."""
+        """Whether an answer has arrived, or only its beginning. Raises OSError for an answer that is too long."""
         while len(self._received) >= ANSWER.size:
             length, used = ANSWER.unpack_from(self._received)
             if length > _MOST_BYTES:
@@ -293,8 +291,7 @@ _CODE = f"import sys; sys.path[:] = sys.argv[2:]; from {answering.__name__} impo
 
 
 def _start_child(descriptor: int) -> subprocess.Popen[bytes]:
-    """Start the child with the rights of this process. It has none of its descriptors but this one, and imports only
-    what questions need."""
+    """Start the child with the rights and this one descriptor of this process. It imports only what questions need."""
     paths = [os.path.abspath(path) for path in sys.path]
     command = [sys.executable, "-S", "-E", "-c", _CODE, str(descriptor), *paths]
     if getattr(sys, "frozen", False):
@@ -306,8 +303,7 @@ def _start_child(descriptor: int) -> subprocess.Popen[bytes]:
 
 SAMPLES, LOOKS, LOGS, STRANGERS = Aside(), Aside(), Aside(), Aside()
 """For what samples need; for looks at code, which take longer and are rare; for logs that `check` has found; for
-servers that nobody configured: any user may run some whose files take long to read, and these cost the others
-nothing."""
+servers that nobody configured: any user may run some whose files take long to read. These cost the others nothing."""
 
 
 @atexit.register
@@ -330,8 +326,7 @@ def ask(question: Callable[..., T], *arguments: object, seconds: float = 1.0, of
 
 
 class Direct:
-    """Answers as `Questions` does, but at once, in this process: for processes that are this user's own, and for
-    tests."""
+    """Answers as `Questions` does, but at once, in this process: for this user's own processes, and for tests."""
 
     spent = 0.0
 
@@ -346,8 +341,7 @@ DIRECT = Direct()
 
 @dataclass
 class Questions:
-    """The questions of one server to a child process. clock: monotonic seconds; spent: seconds that all answers took so
-    far."""
+    """The questions of one server to a child process. clock: monotonic seconds; spent: that all answers took so far."""
 
     clock: Callable[[], float] = time.monotonic
     aside: Aside = SAMPLES
@@ -395,7 +389,7 @@ class Questions:
         raise NotYetError("the answer is not there yet")
 
     def _check(self) -> None:
-        """Raises PausedError."""
+        """Raises PausedError if the server is asked nothing now."""
         now = self.clock()
         if now < self._not_before:
             raise PausedError(self._reason)

@@ -38,6 +38,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -75,8 +76,7 @@ class AcceptQueues:
         return self._clock() >= self._tcp_not_before
 
     def list_unix(self, listeners: Sequence[Listener]) -> Waiting | None:
-        """The connections in the queues of UNIX listeners; None if the kernel does not list them. Each queue is in its
-        order. Never raises."""
+        """The connections in the queues of UNIX listeners, in their order; None if the kernel does not list them."""
         found: list[tuple[int, float | None]] = []
         try:
             for listener in listeners:
@@ -91,8 +91,7 @@ class AcceptQueues:
         return Waiting(tuple(found)) if len(found) <= MOST_LISTED else None
 
     def list_tcp(self, listeners: Sequence[Listener]) -> Waiting | None:
-        """The connections in the queues of TCP listeners of one name; None if the kernel does not list them. Never
-        raises."""
+        """The connections in the queues of TCP listeners of one name; None if the kernel does not list them."""
         began = self._cpu_clock()
         found: dict[int, float] = {}
         is_complete = True
@@ -249,16 +248,26 @@ class _Sockets(Struct, frozen=True):
     near: bool | None
 
 
-def list_ended(pid: int, names: Sequence[str]) -> tuple[list[float], tuple[float, ...], int]:
-    """How long ago, in seconds, a server closed those TCP connections to its sockets that it closed first, within the
-    last minute (TIME_WAIT); of those that it still holds, and its clients have closed (CLOSE_WAIT), for how long each
-    client waited, the shortest first; and how many of these have an answer. pid: of a process in its network. A
-    question for `aside`. Raises OSError."""
-    return ask_in_network_of(pid, partial(_list_ended, names[:_MOST_ENDED]))
+class Connections(NamedTuple):
+    """TCP connections to the sockets of a server. closed: how long ago, in seconds, it closed those that it closed
+    first, within the last minute (TIME_WAIT); left: of those that it still holds, and its clients have closed
+    (CLOSE_WAIT), for how long each client waited, the shortest first; answered: how many of these have an answer;
+    unread: of those that are open, how many have bytes that the client has not taken."""
+
+    closed: Sequence[float] = ()
+    left: tuple[float, ...] = ()
+    answered: int = 0
+    unread: int = 0
 
 
-def _list_ended(names: Sequence[str]) -> tuple[list[float], tuple[float, ...], int]:
-    states = 1 << sock_diag.TCP_TIME_WAIT | 1 << sock_diag.TCP_CLOSE_WAIT
+def list_connections(pid: int, names: Sequence[str], open_too: bool) -> Connections:
+    """The connections of a server. pid: of a process in its network; open_too: whether to look for `unread`. A question
+    for `aside`. Raises OSError."""
+    return ask_in_network_of(pid, partial(_list_connections, names[:_MOST_ENDED], open_too))
+
+
+def _list_connections(names: Sequence[str], open_too: bool) -> Connections:
+    states = 1 << sock_diag.TCP_TIME_WAIT | 1 << sock_diag.TCP_CLOSE_WAIT | open_too << sock_diag.TCP_ESTABLISHED
     ports = [(int(name.rpartition(":")[2]) & _LARGEST_PORT).to_bytes(2, "big") for name in names]
     families = [(socket.AF_INET, socket.AF_INET6)[name.startswith("[")] for name in names]
     sources = zip(families, ports, strict=True)
@@ -268,7 +277,8 @@ def _list_ended(names: Sequence[str]) -> tuple[list[float], tuple[float, ...], i
     left = filter(None, map(sock_diag.seconds_to_end, payloads))
     expire = [each[-5] / 1000 for each in found if each[1] == sock_diag.TCP_TIME_WAIT]
     closed = [sock_diag.TIME_WAIT_SECONDS - seconds for seconds in expire]
-    return closed, tuple(sorted(left)[:MOST_LISTED]), sum(map(sock_diag.has_answer, payloads))
+    unread = sum(each[1] == sock_diag.TCP_ESTABLISHED and each[-3] > 0 for each in found)
+    return Connections(closed, tuple(sorted(left)[:MOST_LISTED]), sum(map(sock_diag.has_answer, payloads)), unread)
 
 
 class _Address(Struct, frozen=True):
@@ -284,8 +294,7 @@ _LARGEST_PORT = 65535
 
 @lru_cache(maxsize=4096)
 def _address(name: str) -> _Address | None:
-    """Parse a name as uWSGI does: TCP if it has a port after its last colon, otherwise UNIX. None if no socket can
-    have the name."""
+    """Parse a name as uWSGI does: TCP if it ends with a port, else UNIX. None if no socket can have the name."""
     if "\0" in name:
         return None
     if not is_tcp(name):

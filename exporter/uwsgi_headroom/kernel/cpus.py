@@ -111,8 +111,7 @@ def _find_usage_files(pid: int, cgroups: Cgroups, root: Path) -> list[str | None
 
 
 def _read_quota(folder: str, version: int) -> float:
-    """The quota in CPUs: in version 2 "<quota or max> <period>" (cgroup-v2.rst), in version 1 a file for each, -1 for
-    none."""
+    """The quota in CPUs: in version 2 "<quota or max> <period>" (cgroup-v2.rst), in 1 a file for each, -1 for none."""
     files = ("cpu.cfs_quota_us", "cpu.cfs_period_us") if version == 1 else ("cpu.max",)
     try:
         quota, period = " ".join(procfs.read_text(folder, file) for file in files).split()
@@ -217,8 +216,7 @@ mean that the CPUs are saturated."""
 
 
 class CpuTimes(Struct, frozen=True):
-    """Totals since the first reading: the measured time in seconds, and the CPU seconds idle and used at the tightest
-    level."""
+    """Totals since the first reading: the measured seconds, and the CPU seconds idle and used at the tightest level."""
 
     measured_seconds: float = 0.0
     idle_seconds: float = 0.0

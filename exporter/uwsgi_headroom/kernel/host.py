@@ -14,7 +14,14 @@ from msgspec.structs import replace
 from uwsgi_headroom.errors import SourceError
 from uwsgi_headroom.kernel import aside
 from uwsgi_headroom.kernel.aside import SHORT_WAIT, Asks, NotYetError, Questions
-from uwsgi_headroom.kernel.backlogs import Backlogs, ListenerDumps, ListenOverflows, list_ended, read_listen_overflows
+from uwsgi_headroom.kernel.backlogs import (
+    Backlogs,
+    Connections,
+    ListenerDumps,
+    ListenOverflows,
+    list_connections,
+    read_listen_overflows,
+)
 from uwsgi_headroom.kernel.cgroups import explain_hidden, read_task_limit
 from uwsgi_headroom.kernel.cpus import MachineCpu, ServerCpu, ThrottleCounts, read_affinity, read_usable_cpus
 from uwsgi_headroom.kernel.facts import HostFacts, Memories, read_table
@@ -51,8 +58,7 @@ _SLOW_READINGS, _REST_READINGS = 15, 3
 
 
 def wait_until_ready() -> None:
-    """Start the child process that answers questions, and wait until it has imported what they need: the first samples
-    would lack its answers."""
+    """Start the child process that answers questions, and wait for it: the first samples would lack its answers."""
     with suppress(OSError):  # each server then says why it lacks facts
         aside.ask(_is_ready)
 
@@ -135,8 +141,7 @@ class Host:
                 await asyncio.sleep(SHORT_WAIT)
 
     async def find_blind(self, address: Address, answer: Answer | None, seconds: float) -> int | None:
-        """The master here whose own stats server gave an answer without a document, or none; None if that is not
-        known."""
+        """The master here whose own stats server gave an answer without a document, or none; None if unknown."""
         place: Unix | Tcp | None = address if isinstance(address, Unix) else None
         peer = answer.peer if answer else None
         if answer is None and isinstance(address, Tcp | Http):
@@ -198,8 +203,7 @@ class Host:
         now: float,
         interval: float,
     ) -> HostFacts:
-        """The facts about a proven master and its workers, by their PIDs here. interval: seconds since the last
-        reading."""
+        """The facts about a proven master and its workers, by their PIDs here. interval: since the last reading."""
         pids = [worker.pid for worker in snapshot.workers if worker.pid]
         at_rest = self._at_rest(snapshot, now, interval) if quick else ()
         also = master_pid if snapshot.source == "kernel" else 0  # without a master, the first process is a worker
@@ -211,7 +215,7 @@ class Host:
             cpus, available = read_usable_cpus(master_pid, affinity=allowed or None), read_available_memory(master_pid)
             setup = self._setup.read(master_pid, snapshot, processes, now)
             has_tcp = any(is_tcp(socket.name) for socket in snapshot.sockets)
-            closed, left, answered = self._list_ended(master_pid, snapshot, now)
+            connections = self._list_connections(master_pid, snapshot, now)
             listens_here = has_tcp and shares_network_namespace(master_pid)
             facts = HostFacts(
                 master_pid=master_pid,
@@ -230,9 +234,10 @@ class Host:
                 oom_kills=read_oom_kills(master_pid),
                 roles=self._roles.read(master_pid, pids, list_roles(snapshot)),
                 shared_connections=self._shared.read(master_pid, processes.keys()),
-                unrequested=sum(age < now - self._served_at for age in closed),
-                left=left,
-                answered=answered,
+                unrequested=sum(age < now - self._served_at for age in connections.closed),
+                left=connections.left,
+                answered=connections.answered,
+                unread=connections.unread,
                 clients=getattr(self._seen, "clients", (0, 0)),
                 spooled=self._spools.read(master_pid, snapshot, now) if snapshot.spoolers else {},
                 ways_in=self.ways_in.read(master_pid, snapshot, processes.values(), now, setup.options),
@@ -263,11 +268,9 @@ class Host:
         )
         return self._last
 
-    def _list_ended(
-        self, master_pid: int, snapshot: Snapshot, now: float
-    ) -> tuple[list[float], tuple[float, ...], int]:
-        """The connections that have ended, where requests are in service, or hardly any was completed since the last
-        time; those that the server closed in the latter case only."""
+    def _list_connections(self, master_pid: int, snapshot: Snapshot, now: float) -> Connections:
+        """The connections, where requests are in service, or hardly any was completed since the last time; those that
+        the server closed, and those with bytes that clients have not taken, in the latter case only."""
         busy = sum([worker.busy_threads or 0 for worker in snapshot.workers])
         # A ping of uWSGI's is no request, but it adds running time.
         served = [sum([getattr(each, name) or 0 for each in snapshot.workers]) for name in ("requests", "running_time")]
@@ -278,13 +281,12 @@ class Host:
         is_still = 0 <= grown <= busy and snapshot.source == "stats"
         if names and (busy or is_still):
             with suppress(OSError):
-                closed, left, answered = self._asks.ask(list_ended, master_pid, names)
-                return closed * is_still, left, answered
-        return [], (), 0
+                found = self._asks.ask(list_connections, master_pid, names, is_still)
+                return found if is_still else found._replace(closed=())
+        return Connections()
 
     def _at_rest(self, snapshot: Snapshot, now: float, interval: float) -> set[int]:
-        """Pids of workers that need not be read: they are idle and unchanged, and all workers were read a moment
-        ago."""
+        """Pids of workers that need not be read: idle and unchanged ones, if all workers were read a moment ago."""
         before, self._workers = self._workers, snapshot.workers
         longest_age = _limit(_REST_READINGS * interval, REST_SECONDS)
         if now - self._all_read_at >= longest_age or len(before) != len(snapshot.workers):

@@ -138,8 +138,7 @@ class WorkerMemory(Struct, frozen=True):
 
 
 class _Life(Struct):
-    """What is known of a living worker: the most memory that it was seen with, and when it was asked for its unique
-    memory last."""
+    """The most memory that a living worker was seen with, and when its unique memory was asked for last."""
 
     anonymous: int | None = None
     unique: int = 0

@@ -41,8 +41,7 @@ def shares_network_namespace(pid: int) -> bool | None:
 
 
 def find_elsewhere(pid: int) -> int | None:
-    """The process itself if it is in another network namespace, or in one that is not visible; None if it is in this
-    one."""
+    """The process itself if its network namespace is another one, or not visible; None if it is in this one."""
     return None if shares_network_namespace(pid) else pid
 
 

@@ -123,10 +123,8 @@ class MasterFiles:
         longer than MOST_BYTES; ValueError for an impossible name."""
         with self._find(name) as found:  # a device or a FIFO is not opened even for a moment
             file = procfs.open_again(found)
-        changed, content = os.fstat(file).st_ctime, b""
-        with open(file, "rb", buffering=0) as opened:
-            while len(content) <= self._bytes_left and (part := opened.read(self._bytes_left + 1 - len(content))):
-                content += part
+        with open(file, "rb") as opened:
+            changed, content = os.fstat(file).st_ctime, opened.read(self._bytes_left + 1)
         if len(content) > self._bytes_left:
             raise OSError(f"longer than {self._bytes_left} bytes")
         self._bytes_left -= len(content)
@@ -134,8 +132,7 @@ class MasterFiles:
         return content.decode(errors="replace")
 
     def identify(self, name: str) -> tuple[int, int]:
-        """The device and inode of a file, the same under each of its names. Raises OSError; ValueError for an
-        impossible name."""
+        """The device and inode of a file, the same under each of its names. Raises as `read`."""
         with self._find(name) as found:
             status = os.fstat(found)
         return status.st_dev, status.st_ino

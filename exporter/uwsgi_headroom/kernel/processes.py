@@ -58,8 +58,7 @@ class WorkerProcess(Struct, frozen=True):
     start_time: float | None = None
     """Epoch seconds, to a hundredth."""
     anonymous_bytes: int | None = None
-    """The resident memory that is not backed by a file (RssAnon of proc_pid_status(5)); other processes may share it,
-    copied on write."""
+    """Resident memory without a file (RssAnon of proc_pid_status(5)); others may share it, copied on write."""
     children_cpu_seconds: float | None = None
     """CPU time of the process's own children that have ended and were waited for."""
     most_fds: int | None = None
@@ -73,8 +72,7 @@ class WorkerProcess(Struct, frozen=True):
     threads_since: float = 0.0
     """When their number was first seen as it is now (monotonic)."""
     low_bytes: int | None = None
-    """The least resident memory that was read within the last LOW_SECONDS: what it keeps between requests that take
-    memory and give it back."""
+    """The least resident memory within the last LOW_SECONDS: what it keeps between requests that take and give back."""
 
 
 class Processes:

@@ -24,8 +24,7 @@ _PART_BYTES = 16 << 10  # most files of /proc in one call
 
 
 def read_file(*path: str | os.PathLike[str], most: int = sys.maxsize) -> bytes:
-    """The whole file, with four system calls where `open` needs eight. Raises OSError, also if the file is longer than
-    `most` bytes."""
+    """The whole file, with four system calls where `open` needs eight. Raises OSError, also for over `most` bytes."""
     text = read_begin(most + 1, *path)
     if len(text) > most:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), os.path.join(*path))
@@ -36,8 +35,7 @@ _LINE_BYTES = 2048
 
 
 def read_line(path: str) -> bytes:
-    """The first 2,048 bytes of a file that has one short line, such as a `stat` file, with three system calls. Raises
-    OSError."""
+    """The first 2,048 bytes of a file of one short line, such as `stat`, with three system calls. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return os.read(descriptor, _LINE_BYTES)

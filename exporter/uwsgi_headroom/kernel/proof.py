@@ -37,13 +37,11 @@ from uwsgi_headroom.stats.server import Snapshot, Worker
 T = TypeVar("T")
 
 SPAWN_SECONDS = 5.0
-"""How far the start of a process may be from `last_spawn`: uWSGI writes whole seconds, of a clock that it reads about
-once a second."""
+"""How far the start of a process may be from `last_spawn`: whole seconds, of a clock that uWSGI reads once a second."""
 
 
 class WorkersHere:
-    """The PIDs here of one server's workers. depth: how many PID namespaces the master is in, as seen from here; with
-    1, its PIDs are ours."""
+    """The PIDs here of one server's workers. depth: as of `Proof`."""
 
     def __init__(self, master_pid: int = 0, depth: int = 1) -> None:
         self.master_pid = master_pid
@@ -166,65 +164,62 @@ def prove_master_pid(
     connection (getpeername(2)) if they came over TCP. `search` looks for a master in another PID namespace, which
     takes long; only for TCP.
     """
-    pid: int | None = document_pid
-    if read_pid_numbers("self") != (os.getpid(),):
-        return Proof(None, _OTHER_PROC)
-    if listener is not None:
-        pid, reason = _find_listener(document_pid, *listener, search)
-    elif peer_pid is not None:
-        pid, reason = peer_pid, _doubt_peer(document_pid, peer_pid)
-    else:
-        reason = "the stats did not come from a socket: read them from uWSGI's own stats server"
-    if reason or pid is None:
-        return Proof(None, reason)
-    numbers = read_pid_numbers(pid)
-    if not numbers:
-        hidden = f"/proc hides process {pid} from this user: add the exporter to the group of the mount option gid="
-        return Proof(None, hidden)
-    if numbers[-1] != document_pid:
-        return Proof(
-            None,
-            f"process {pid} runs in another PID namespace, where its PID is {numbers[-1]}, so it is not the uWSGI "
-            f"whose stats say {document_pid}: read uWSGI's own stats socket, not a proxy's",
-        )
-    return Proof(pid, None, len(numbers))
+    try:
+        if read_pid_numbers("self") != (os.getpid(),):
+            raise OSError(_OTHER_PROC)
+        if listener is not None:
+            pid = _find_listener(document_pid, *listener, search)
+        elif peer_pid is not None:
+            pid = _check_peer(document_pid, peer_pid)
+        else:
+            raise OSError("the stats did not come from a socket: read them from uWSGI's own stats server")
+        numbers = read_pid_numbers(pid)
+        if not numbers:
+            raise OSError(f"/proc hides process {pid} from this user: {_SHOW}")
+        if numbers[-1] != document_pid:
+            raise OSError(
+                f"process {pid} runs in another PID namespace, where its PID is {numbers[-1]}, so it is not the uWSGI "
+                f"whose stats say {document_pid}: read uWSGI's own stats socket, not a proxy's"
+            )
+        return Proof(pid, None, len(numbers))
+    except OSError as reason:
+        return Proof(None, str(reason))
 
 
+_SHOW = "add the exporter to the group of the mount option gid="
 _OTHER_PROC = "/proc belongs to another PID namespace than the exporter: mount the exporter's own procfs on /proc"
 
 
-def _doubt_peer(document_pid: int, peer_pid: int) -> str | None:
+def _check_peer(document_pid: int, peer_pid: int) -> int:
+    """The process at the other end of a UNIX socket. Raises OSError with the reason if it is another one."""
     if peer_pid == 0:
-        return (
+        raise OSError(
             "uWSGI runs in a PID namespace that the exporter cannot see: share the namespace (Docker --pid, "
             "Kubernetes shareProcessNamespace), or run the exporter where uWSGI runs"
         )
     numbers = read_pid_numbers(peer_pid)
     if peer_pid == document_pid or not numbers or numbers[-1] == document_pid:
-        return None
-    return (
+        return peer_pid
+    raise OSError(
         f"the stats are those of process {document_pid}, but process {peer_pid} listens on their socket: read "
         "uWSGI's own stats socket, not a proxy's"
     )
 
 
-def _find_listener(document_pid: int, host: str, port: int, search: Search) -> tuple[int | None, str | None]:
-    """The process that listens on this address of this machine; or None and the reason."""
-    try:
-        inodes = _find_inodes(host.partition("%")[0], port)  # without an IPv6 scope
-    except OSError as error:
-        return None, str(error)
+def _find_listener(document_pid: int, host: str, port: int, search: Search) -> int:
+    """The process that listens on this address of this machine. Raises OSError with the reason if there is none."""
+    inodes = _find_inodes(host.partition("%")[0], port)  # without an IPv6 scope
     held = read_socket_inodes(document_pid)
     if held is not None and not inodes.isdisjoint(held) and len(read_pid_numbers(document_pid)) == 1:
-        return document_pid, None
+        return document_pid
     if found := search(document_pid, inodes):
-        return found, None
+        return found
     if held is None and os.path.exists(f"/proc/{document_pid}"):
-        return None, (
+        raise OSError(
             f"this user may not see whether process {document_pid} is the stats server: let uWSGI serve "
             f"its stats on a UNIX socket, which needs no privilege, or {WHO_MAY_KNOW}"
         )
-    return None, (
+    raise OSError(
         f"the stats are those of process {document_pid}, but here that process does not listen on port {port}: "
         "uWSGI is behind a proxy, or in another PID namespace (read its stats from a UNIX socket)"
     )

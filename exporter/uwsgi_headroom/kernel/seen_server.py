@@ -128,8 +128,7 @@ class SeenServer:
         self._inodes: frozenset[int] = frozenset()
 
     def look(self, setup: Setup) -> Snapshot:
-        """The server now. setup: its own, as far as it is known. Raises SourceError, or NotYetError if something is not
-        known yet that soon will be."""
+        """The server now. setup: its own, as far as it is known. Raises SourceError, or NotYetError: ask again soon."""
         options = setup.options
         if self._root and not self._root.runs:
             if isinstance(self._address, ProcessOfApp):  # another process may have its PID by now
@@ -182,8 +181,7 @@ class SeenServer:
         return root.pid if is_own and self._slots else None
 
     def _find_root(self) -> _Key:
-        """The first process of the server: the master, or the worker that started the others. Raises SourceError or
-        NotYetError."""
+        """The first process: the master, or the worker that started the others. Raises SourceError or NotYetError."""
         pid = self._address.pid if isinstance(self._address, ProcessOfApp) else self._find_waiting(self._address)
         generation = _read_generation(pid)
         for _ in range(_MOST_ANCESTORS * (generation is not None)):
@@ -210,6 +208,7 @@ class SeenServer:
             if _is_named_like_uwsgi(pid := self._unsearched.pop()):
                 held = procfs.read_socket_inodes(pid)
                 self._named += [pid] * bool(held is None or held & self._inodes)
+        holder = next(iter(self._named), 0)
         while self._named:
             some = self._named[:_AT_ONCE]
             found = self._ask(find_sets, tuple(some))
@@ -220,6 +219,8 @@ class SeenServer:
         self._unsearched = None
         if not self._inodes:
             raise SourceError("refused", f"nothing listens at {address.place} in this network namespace")
+        if holder and self._inodes & (procfs.read_socket_inodes(holder) or set()):
+            raise SourceError("refused", _NONE_WAITS.format(holder))
         raise SourceError("not_uwsgi", f"no uWSGI that this user may look at waits for requests at {address.place}")
 
     def _ask(self, question: Callable[..., T], *arguments: Hashable) -> T:
@@ -394,7 +395,7 @@ class SeenServer:
         for each in every:
             each.by.fresh[each.thread] = each
             if each.wait.result is None and each.wait.epoll is not None:
-                each.by.threads.leave_out(each.thread, each.wait.epoll, each.by.process.idle_sets)
+                each.by.threads.leave_out(each.thread, each.wait.epoll, each.by.idle_sets)
         waiting = Counter([each.wait.lock for each in every if each.wait.lock is not None])
         thunder = self._learn_lock(options, every, waiting)
         unlearnt = waiting and (thunder is None or (thunder and not self._find_accept_lock()))
@@ -408,27 +409,24 @@ class SeenServer:
         paused = {each.thread for each in every if each.wait is PAUSED}
         for slot, _ in looked:  # its main thread gets the signals
             slot.is_paused = slot.key.pid in paused
-        self._hung = [
-            (each.by.process.pid, each.thread) for each in hung if not accept_lock or each.wait.lock != accept_lock
-        ]
-        idle = Counter(each.by.process.pid for each in every)
+        self._hung = [(each.by.pid, each.thread) for each in hung if not accept_lock or each.wait.lock != accept_lock]
+        idle = Counter(each.by.pid for each in every)
         idle.subtract(pid for pid, _ in self._hung)
         # A worker that ends has fewer threads than sets.
         threads = {slot.key: min(len(slot.found.sets), len(seen)) for slot, seen in looked}
         return {key: max(0, number - idle[key.pid]) for key, number in threads.items()}, thunder
 
     def _look_at(self, slot: _Slot, options: Options) -> list[SeenThread]:
-        """What each thread of a worker waits for. Raises HiddenError, NotYetError, or SourceError if its program is not
-        uWSGI's."""
+        """What each thread of a worker waits for. Raises HiddenError, NotYetError, or SourceError for no uWSGI."""
         pid = slot.key.pid
         at = self._threads.find(_make_worker(1, slot, None, "idle", 0.0), pid, slot.started, options)
         if at is None:
             raise NotYetError("the memory map of a worker is not read yet")
-        regions = {region for _, _, region in at.process.memory.known}
+        regions = {region for _, _, region in at.memory.known}
         self._is_uwsgi = self._is_uwsgi or "uwsgi" in regions
         if not self._is_uwsgi and slot.key.runs:
             raise SourceError("not_uwsgi", _NO_WORKER.format(pid))
-        at.process.idle_sets.update(slot.found.sets)
+        at.idle_sets.update(slot.found.sets)
         at.fresh.clear()
         wanted = at.threads.threads if at.threads.all_seen else list_threads(pid)
         return [each for thread in wanted for each in self._threads.look(at, thread)]

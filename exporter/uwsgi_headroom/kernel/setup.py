@@ -103,8 +103,7 @@ def find_systemd_unit(pid: int, root: Path = Path("/")) -> str | None:
 
 KEEP_SECONDS = 60.0
 KEEP_FIRST_SECONDS = 4.0
-"""How long the first reading of new workers is kept: uWSGI says that a worker accepts requests before it has begun its
-threads."""
+"""How long the first reading of new workers is kept: uWSGI has one accept before it has begun its threads."""
 
 
 class SetupReader:
@@ -265,8 +264,7 @@ FULL = (4e6, 0.01)
 
 
 def find_full_disks(pid: int, log_path: str) -> tuple[FullDisk, ...]:
-    """Those on which a process has its directory, log, open files or temporary files; none if they are hidden. A
-    question for `aside`."""
+    """Those with a process's directory, log, open or temporary files; none if hidden. A question for `aside`."""
     found = dict[str, FullDisk | None]()
     try:
         places: list[tuple[str, DiskUse]] = [(os.readlink(f"/proc/{pid}/cwd"), "directory"), (log_path, "log")]

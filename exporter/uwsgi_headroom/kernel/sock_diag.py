@@ -70,8 +70,7 @@ def dump_listeners(family: Family, seconds: float = math.inf) -> dict[int, bytes
 def decode_listeners(
     family: Family, dumped: Mapping[int, bytes], inodes: Collection[int] | None = None
 ) -> list[Listener]:
-    """The listening stream sockets among those that `dump_listeners` has found, with these inodes or all. Raises
-    `OSError`."""
+    """The listening stream sockets among what `dump_listeners` found, with these inodes or all. Raises `OSError`."""
     decode = _FAMILIES[family][2]
     chosen = dumped.keys() if inodes is None else dumped.keys() & inodes
     try:
@@ -238,8 +237,7 @@ class Queues:
 
 
 def _queue_in(datagram: bytes, number: int, listener: Listener) -> tuple[int, int]:
-    """The queue and the limit in the answer to the request of this number. Raises OSError if it is about another
-    socket."""
+    """The queue and the limit in the answer to this request. Raises OSError if it is about another socket."""
     _, kind, _, sequence, _ = _nlmsghdr.unpack_from(datagram)
     if kind != SOCK_DIAG_BY_FAMILY or sequence != number:
         raise OSError(errno.ENOENT, "no such listener")
@@ -356,7 +354,6 @@ def unix_file(attribute: bytes) -> tuple[int, int] | None:
 
 
 def _inet(payload: bytes) -> Listener | None:
-    """Decode a `struct inet_diag_msg`."""
     family, _, _, _, port, _, address, _, _, queue, limit, _, inode = inet_diag_msg.unpack_from(payload)
     number = int.from_bytes(port, "big")
     request = inet_request(family, 1 << TCP_LISTEN, (port, b""), (address, b""), cookie=NO_COOKIE)

@@ -43,8 +43,7 @@ _MOST_USERS = 8
 
 
 class WaysInReader:
-    """Looks at one server again and again. reads_files: 1 also searches the files of web servers, 2
-    their error logs as well."""
+    """Looks at one server again and again. reads_files: 1 searches web servers' files, 2 their error logs as well."""
 
     def __init__(self, asks: Asks = DIRECT) -> None:
         self._asks = asks

@@ -51,8 +51,8 @@ End = Callable[[int, FrameType | None], None]
 
 
 class Reloader:
-    """Reloads on request, one reload at a time, and reports reloads, start and end to the service manager. read: reads
-    the settings again, in a thread; started: the settings with which the exporter started."""
+    """Reloads on request, one reload at a time, and tells the service manager. read: reads the settings again, in a
+    thread; started: those with which the exporter started."""
 
     def __init__(
         self, read: Callable[[], Config], started: Config, fleet: Fleet, manager: ServiceManager, hangup: Hangup
@@ -62,7 +62,7 @@ class Reloader:
         self._running: asyncio.Task[None] | None = None
 
     def serving(self, end: End) -> None:
-        """The exporter serves: reload on SIGHUP from here on. end: handles a SIGHUP that ends the exporter."""
+        """The exporter serves. end: handles a SIGHUP that ends the exporter."""
         self._manager.ready()
         self._running = asyncio.create_task(self.run(), name="reload")
         loop = asyncio.get_running_loop()

@@ -43,7 +43,7 @@ class Unix(Struct, frozen=True):
 
 
 class Tcp(Struct, frozen=True):
-    """A raw TCP stats server. is_guarded: whether its name must not lead to what `resolve.refuse_local` refuses."""
+    """A raw TCP stats server. is_guarded: whether its name must not lead to what `stream.refuse_local` refuses."""
 
     host: str
     port: int

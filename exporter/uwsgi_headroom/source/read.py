@@ -200,28 +200,22 @@ def explain_stopped(pid: int, *, root: Path = _ROOT) -> str:
 def waits_to_write_a_pipe(pid: int, *, proc: Path = Path("/proc")) -> bool:
     """Whether a process waits because the pipe it writes to is full, as the kernel says (proc_pid_wchan(5)); False if
     this user may not read its state."""
-    try:
-        return (proc / str(pid) / "wchan").read_text() in _WRITES_A_PIPE
-    except (OSError, ValueError):
-        return False
+    return _read_text(proc / str(pid) / "wchan") in _WRITES_A_PIPE
 
 
 def _is_frozen(pid: int, root: Path) -> bool:
     """Whether the freezer of cgroup version 1 or 2 holds a process; its state also includes that of the levels
     above."""
-    try:
-        for line in (root / "proc" / str(pid) / "cgroup").read_text().splitlines():
-            _, controllers, path = line.split(":", 2)
-            folder = root / "sys/fs/cgroup"
-            if "freezer" in controllers.split(","):
-                if _read_text(folder / "freezer" / path.lstrip("/") / "freezer.state").strip() == "FROZEN":
-                    return True
-            elif not controllers:
-                events = [folder / top / path.lstrip("/") / "cgroup.events" for top in ("", "unified")]
-                if any("frozen 1" in _read_text(file).splitlines() for file in events):
-                    return True
-    except (OSError, ValueError):
-        pass
+    folder = root / "sys/fs/cgroup"
+    for line in _read_text(root / "proc" / str(pid) / "cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if "freezer" in controllers.split(","):
+            if _read_text(folder / "freezer" / path.lstrip("/") / "freezer.state").strip() == "FROZEN":
+                return True
+        elif not controllers:
+            events = [folder / top / path.lstrip("/") / "cgroup.events" for top in ("", "unified")]
+            if any("frozen 1" in _read_text(file).splitlines() for file in events):
+                return True
     return False
 
 

@@ -27,6 +27,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
@@ -314,18 +315,14 @@ def _look_up(host: str, port: int) -> Future[Sequence[AddressInfo]]:
 
 
 def _run(lookup: Future[Sequence[AddressInfo]], host: str, port: int) -> None:
-    addresses: Sequence[AddressInfo] = ()
-    failure: Exception | None = None
     try:
-        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        finish = partial(lookup.set_result, found)
     except Exception as error:  # noqa: BLE001 - raised in every caller
-        failure = error
+        finish = partial(lookup.set_exception, error)
     with _lock:  # before the result, so that no later caller gets that: its addresses were not checked for it
         del _under_way[host, port]
-    if failure is None:
-        lookup.set_result(addresses)
-    else:
-        lookup.set_exception(failure)
+    finish()
 
 
 _THIS_NETWORK = ipaddress.ip_network("0.0.0.0/8")

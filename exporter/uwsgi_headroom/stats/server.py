@@ -265,12 +265,8 @@ def _worker(worker_id: int, raw: RawWorker, shapes: ShapeFinder | None) -> Worke
 
 
 def _find_shapes(cores: Sequence[Core], serving: Iterable[int], shapes: ShapeFinder) -> dict[int, Shape]:
-    return {
-        thread: shapes.find(bytes(core.variables))
-        for thread in serving
-        for core in (cores[thread],)
-        if isinstance(core, CoreWithVariables)
-    }
+    busy = ((thread, cores[thread]) for thread in serving)
+    return {thread: shapes.find(bytes(core.variables)) for thread, core in busy if isinstance(core, CoreWithVariables)}
 
 
 def _worker_state(raw: RawWorker) -> State:

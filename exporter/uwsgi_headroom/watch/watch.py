@@ -120,7 +120,7 @@ class Watch:
         )
         self.slo = slo
         self.stuck_seconds = stuck_seconds
-        self.integrals = Integrals((slo.threshold,), slo.threshold) if slo else Integrals()
+        self.integrals = Integrals(slo.threshold if slo else None)
         self._objective = judging.ObjectiveWatch(slo, self.integrals.response_times.history) if slo else None
         self.history = History()
         self.routes = RouteHour()
@@ -132,9 +132,8 @@ class Watch:
         self.recorder = Recorder()
         self.deploys = DeployWatch(self.recorder.journal, self._explain_last, self._code_of, is_restored=writer is None)
         self.writer = writer
-        self._minutes = (
-            MinuteCutter(name, writer, self.integrals, self.routes, self.recorder.journal) if writer else None
-        )
+        parts = self.integrals, self.routes, self.recorder.journal
+        self._minutes = MinuteCutter(name, writer, *parts) if writer else None
         self.log: UwsgiLog | None = None
         self.set_log(log)
         self.finds_log = False
@@ -190,14 +189,14 @@ class Watch:
 
     async def sample(self) -> None:
         """Read the server on its own timer, and judge it and look at its code beside that, until cancelled."""
-        judging = asyncio.create_task(self.judge.run(), name=f"judge {self.name}")
+        judge = asyncio.create_task(self.judge.run(), name=f"judge {self.name}")
         self._is_sampled = True
         self._begin_looking()
         try:
             await sample(self.reader, self.pace, self._lag)
         finally:
             self._is_sampled = False
-            judging.cancel()
+            judge.cancel()
             self._end_looking()
             self._end_silence()
 
@@ -292,11 +291,10 @@ class Watch:
         """Return what the judge is given of a window that ends with this reading. server: the reading, described."""
         times = self.response_times(window)
         empty = GAP_SECONDS * sum(window.start <= at <= window.until for at in self._empty_at)
+        server = replace(server, silence=self.silent and self.silent.record, empty_seconds=empty)
         return Known(
             window,
-            replace(
-                self._with_log(server, reading, window), silence=self.silent and self.silent.record, empty_seconds=empty
-            ),
+            self._with_log(server, reading, window),
             self.other_programs.others_follow,
             times,
             self.routes.of(window),
@@ -405,6 +403,7 @@ class Watch:
     def _follow_silence(self, at: float, outcome: Reading | ReadError) -> None:
         """Watch by the kernel as well while the stats do not answer, but the master that served them runs."""
         reading, make = self.reading, self._make_other
+        may_be_server = reading is None or isinstance(reading.snapshot, Snapshot)
         blind = outcome.pid if isinstance(outcome, BlindError) else None
         if self.silent and self.silent.watch is self:
             self.silent.note(outcome)
@@ -416,12 +415,7 @@ class Watch:
             self._end_silence()
         elif self.silent:
             self.silent.error = outcome
-        elif (
-            make
-            and (reading is None or isinstance(reading.snapshot, Snapshot))
-            and self._is_sampled
-            and not self._is_fresh(at)
-        ):
+        elif make and may_be_server and self._is_sampled and not self._is_fresh(at):
             other, sampling = make(ProcessOfApp(pid))
             since = reading.time if reading else self._clock.epoch()
             self.silent = other.silent = SilentServer(other, sampling, pid, since, outcome)

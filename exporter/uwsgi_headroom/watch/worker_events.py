@@ -6,7 +6,7 @@ worker has reached a configured limit, and the kernel counts the processes that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from msgspec import Struct
@@ -91,11 +91,10 @@ class EndedProcess(Struct):
 
 
 class WorkerEvents:
-    """Compares readings of one server. Calls `read_kills` only after a worker has ended."""
+    """Compares readings of one server. Reads the counts of OOM kills only after a worker has ended."""
 
-    def __init__(self, journal: Journal, read_kills: Callable[[int], OomKills] = read_oom_kills) -> None:
+    def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._read_kills = read_kills
         self._away: dict[int, float] = {}  # by worker: when (epoch seconds) it lost its serving process
         self._pending: dict[int, EndedProcess] = {}  # by worker: an end that uWSGI's master has not counted yet
         self._replaced: dict[int, float] = {}  # by worker: when it was replaced, in what may be a chain reload
@@ -159,7 +158,7 @@ class WorkerEvents:
     def _record(self, end: EndedProcess, now: Worker, reading: Reading) -> None:
         host, kills = reading.host, None
         if end.kills and not host.off:
-            kills = self._read_kills(host.master_pid or reading.snapshot.pid)
+            kills = read_oom_kills(host.master_pid or reading.snapshot.pid)
         cause, evidence = find_cause(end, now, getattr(host.setup, "options", None), kills)
         title = fill(LOST, {"worker": now.worker_id, "ended": _ENDS[cause][0], "lost": end.lost or None})
         count = max(1, (now.respawns or 0) - (end.then.respawns or 0))

@@ -151,7 +151,7 @@ def simulate(load, seed, *, settle=15.0, seconds=75.0, rate=5.0):
     chance = random.Random(seed)
     workers = [Process(number, load, seconds, chance) for number in range(1, load.workers + 1)]
     silences = [silence for each in workers for silence in each.deaths]
-    recorder = ResponseTimeRecorder((0.75,))
+    recorder = ResponseTimeRecorder(0.75)
     # Of each batch: the totals at its end, and how many requests each thread has completed.
     ends = {}
     at = before = 0.0

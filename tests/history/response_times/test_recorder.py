@@ -29,7 +29,7 @@ class Recorded:
 
     def __init__(self, server=None, threshold=0.8):
         self.server = server or Server(2, 4)
-        self.integrals = Integrals((threshold,), threshold)
+        self.integrals = Integrals(threshold)
         self.at = 0.0
         self.sample()
 
@@ -195,7 +195,7 @@ def hostile(seed):
 @example(seed=116)
 @settings(max_examples=12, derandomize=True)
 def test_totals_never_decrease(seed):
-    integrals = Integrals((0.75,), 0.75)
+    integrals = Integrals(0.75)
     bounds = sorted({*BUCKET_BOUNDS, 0.75})
     before = ()
     for sample in hostile(seed):

@@ -363,7 +363,7 @@ def test_socket_timeout_of_a_worker(machine, options, timeout):
     machine(lambda *_: SLEEPS)
     threads = WorkerThreads(WaitSetting(), random.Random(1))
     at = threads.find(busy_server(1).read(1.0).snapshot.workers[0], os.getpid(), None, options)
-    assert at.process.socket_timeout == timeout
+    assert at.socket_timeout == timeout
 
 
 def test_epoll_sets_that_are_not_known(machine):

@@ -32,9 +32,9 @@ def test_the_thread_of_an_old_request_without_stats(monkeypatch):
     of, _ = sampler_after(1.0)
     monkeypatch.setattr(of._streams, "find", lambda old, now: old)
     worker = msgspec.structs.replace(Server(processes=1).read(1.0).snapshot.workers[0], serving={0: time.time() - 20})
-    threads, process = SimpleNamespace(all_found=True, threads=[7001, 7002]), SimpleNamespace(pid=7)
+    threads = SimpleNamespace(all_found=True, threads=[7001, 7002])
     idle_at = {7001: time.monotonic(), 7002: time.monotonic() - 20}
-    at = worker_threads.LookedAt(worker, threads, process, None, idle_at=idle_at)
+    at = worker_threads.LookedAt(7, None, None, True, worker=worker, threads=threads, locks=None, idle_at=idle_at)
     assert of._find_streams([at], of_kernel=False) == {(1, 0): (7, 7001)}
     assert of._find_streams([at], of_kernel=True) == {(1, 0): (7, 7002)}
     idle_at[7002] = time.monotonic()

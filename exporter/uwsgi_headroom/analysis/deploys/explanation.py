@@ -251,7 +251,7 @@ def _describe_change(change: DeployChange, judgement: Judgement, parts: Sequence
     if change.subject in _PLAIN:
         return fill(_PLAIN[change.subject], facts)
     low, high = sorted((abs(change.low), abs(change.high)))
-    explain = _explain_time if change.subject == "time" else _name_cpu
+    explain = {"time": _explain_time, "cpu": _name_cpu}[change.subject]
     facts |= {"size": abs(change.after / change.before - 1), "word": _WORDS[change.state, change.subject]}
     facts |= {"low": percent(low).removesuffix(" %"), "high": high, "why": explain(change, judgement, parts)}
     return fill(SPENT, facts)

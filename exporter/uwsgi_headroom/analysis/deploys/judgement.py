@@ -169,12 +169,6 @@ class Sides:
                 return seconds
         return 0.0
 
-    @property
-    def halves(self) -> tuple[Sides, Sides]:
-        """The first half of the batches, and the second one."""
-        middle = len(self.batches) // 2
-        return Sides(self.batches[:middle], self.least), Sides(self.batches[middle:], self.least)
-
 
 def _join_to(least: float, pairs: Sequence[tuple[float, Pair]]) -> list[Pair]:
     """Neighbouring pairs, each with its seconds, joined to such a length; a shorter rest is left out."""
@@ -269,13 +263,15 @@ def _judge_subject(subject: Subject, before: Sides, after: Sides, expected: floa
 
 def _judge_memory(before: Sides, after: Sides) -> DeployChange | None:
     """The steady growth of a mean worker's memory, which besides fills up with the logarithm of its age."""
-    first, later = (half.of("memory") for half in after.halves)
+    middle = len(after.batches) // 2
+    halves = after.batches[:middle], after.batches[middle:]
+    first, later = (Sides(half, after.least).of("memory") for half in halves)
     difference = compare(before.of("memory"), later)
     if difference is None or first is None:
         return None
     was, now = difference.before.ratio, difference.after.ratio
-    middle = _FILLS_SECONDS + after.seconds / 2
-    part = log((_FILLS_SECONDS + after.seconds) / middle) / log(middle / _FILLS_SECONDS)
+    half_filled = _FILLS_SECONDS + after.seconds / 2
+    part = log((_FILLS_SECONDS + after.seconds) / half_filled) / log(half_filled / _FILLS_SECONDS)
     steady = (now - part * first.ratio) / (1 - part)
     # The first half is about as uncertain as the second.
     error = sqrt(difference.variances[0] + difference.variances[1] * (1 + part**2) / (1 - part) ** 2)

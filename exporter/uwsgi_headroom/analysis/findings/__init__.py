@@ -37,6 +37,7 @@ from uwsgi_headroom.analysis.findings.diagnosis import find_harm
 from uwsgi_headroom.analysis.findings.hold import Held, Hold
 from uwsgi_headroom.analysis.findings.kind import SEVERITIES, Finding, Kind, Severity, first_act
 from uwsgi_headroom.analysis.findings.parts import collect_emperor_findings
+from uwsgi_headroom.analysis.findings.queue import WAITED
 from uwsgi_headroom.analysis.littles_law import is_standing
 from uwsgi_headroom.analysis.shortages import mostly_sleeps, tries_again
 from uwsgi_headroom.analysis.wait_states import MOSTLY
@@ -199,6 +200,7 @@ __all__ = [
     "ROWS",
     "RUNBOOKS",
     "SEVERITIES",
+    "WAITED",
     "Finding",
     "Held",
     "Hold",

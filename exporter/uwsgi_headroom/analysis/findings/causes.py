@@ -253,9 +253,9 @@ MASTER_SILENT = Kind(
     "{changes:times} in the last minute.]",
     meaning="Until it goes on, uWSGI replaces no worker that ends, ends no stuck request, and does not reload. Figures "
     "are the kernel's: requests are not counted.",
-    act="[stopped? Resume the master: {resume}.]"
-    "[not stopped? Find what holds the master: read {wchan}, and the end of uWSGI's log.]",
-    then="[not stopped? A reload is not possible while it hangs: plan a restart.]",
+    act="[is_stopped? Resume the master: {resume}.]"
+    "[not is_stopped? Find what holds the master: read {wchan}, and the end of uWSGI's log.]",
+    then="[not is_stopped? A reload is not possible while it hangs: plan a restart.]",
 )
 UNFINISHED = Kind(
     code="unfinished_requests",
@@ -303,9 +303,9 @@ def _silent(figures: Figures) -> Iterator[Finding]:
     if silence and silence.reason != "empty":
         yield MASTER_SILENT.found(
             figures,
+            silence,
             since=since,
             changes=Private(silence.changes or None),
-            stopped=silence.is_stopped,
             why=Private(silence.why),
             resume=Private(f"`kill -CONT {silence.pid}`", "`kill -CONT`"),
             wchan=Private(f"`/proc/{silence.pid}/wchan`", "its `wchan`"),

@@ -85,9 +85,11 @@ Role = Literal["harm", "cause", "limit", "setting", "note"]
 
 
 COMMON: Mapping[str, Callable[[Figures], Fact | Private]] = {
+    "available": lambda figures: figures.server.memory is not None and figures.server.memory.available,
     "away": part_away,
     "by_workers": lambda figures: sum(list_loads(figures)),
     "calls": lambda figures: see_calls(figures.server),
+    "cgroup": lambda figures: figures.server.memory is not None and figures.server.memory.limited_by == "cgroup",
     "completed": lambda figures: figures.flow.requests,
     "counted": lambda figures: figures.window.is_counted,
     "cpu_wait": lambda figures: figures.waits is not None and figures.share("cpu_wait"),

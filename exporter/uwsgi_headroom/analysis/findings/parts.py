@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from msgspec.structs import replace
 
@@ -21,6 +21,7 @@ from uwsgi_headroom.analysis.settings import review_server
 from uwsgi_headroom.analysis.worker_states import RECYCLED, count_workers_sharing_one_cpu, end
 from uwsgi_headroom.history.window import WorkerWindow
 from uwsgi_headroom.record import EmperorRecord, Memory, MemoryPressure
+from uwsgi_headroom.surroundings import Tasks
 from uwsgi_headroom.uwsgi_log.messages import advise, describe
 from uwsgi_headroom.words.formats import listed, name_pids
 from uwsgi_headroom.words.template import Facts, Private
@@ -172,9 +173,9 @@ THREADS_GROW = Kind(
     role="limit",
     severity="warning",
     title="{ids:Worker} {ids:keeps|keep} starting threads that do not end.",
-    evidence="Worker {worst} has {threads} threads[growth? , {growth} more than {seconds:duration} ago], and {serve} "
-    "of them {serve:serves|serve} requests.[most?  `{limit}` permits {most} processes and threads, and {used} are in "
-    "use][left? ; at this rate, none is left in {left:duration}][most? .]",
+    evidence="Worker {worker_id} has {process_threads} threads[growth? , {growth} more than {seconds:duration} ago], "
+    "and {serve} of them {serve:serves|serve} requests.[most?  `{limit}` permits {most} processes and threads, and "
+    "{used} are in use][left? ; at this rate, none is left in {left:duration}][most? .]",
     meaning="Each thread takes memory. When a limit of processes (`pids.max`, `ulimit -u`) or of memory is reached, "
     "the application gets `can't start new thread`, and the request fails.",
     act="Create one pool of threads in each worker, instead of one for each request.",
@@ -364,15 +365,8 @@ def find_large_roles(figures: Figures) -> Iterator[Finding]:
             yield ROUTER_STOPPED.found(figures, every=every, pids=pids, worse=every and figures.none_came)
         if use.role in ("master", "daemon") or memory is None or use.resident_bytes < max(LARGE_ROLE, memory.together):
             continue
-        yield ROLE_TAKES_MEMORY.found(
-            figures,
-            use,
-            router=use.role == "router",
-            worse=count_more_workers(memory) < FEW_WORKERS,
-            role=name_role(use),
-            together=memory.together,
-            available=memory.available,
-        )
+        facts: Facts = {"router": use.role == "router", "role": name_role(use), "together": memory.together}
+        yield ROLE_TAKES_MEMORY.found(figures, facts, use, worse=count_more_workers(memory) < FEW_WORKERS)
 
 
 def find_low_headroom(figures: Figures) -> Iterator[Finding]:
@@ -381,21 +375,14 @@ def find_low_headroom(figures: Figures) -> Iterator[Finding]:
         yield from _find_pressure(figures, memory, memory.pressure)
     if memory is None or (room := count_more_workers(memory)) >= FEW_WORKERS:
         return
-    yield FEW_MORE_WORKERS.found(
-        figures,
-        memory,
-        worse=room == 0 and memory.available < SCARCE * memory.together,
-        one=room > 0,
-        at_most=not memory.is_exact,
-        cgroup=memory.limited_by == "cgroup",
-    )
+    worse = room == 0 and memory.available < SCARCE * memory.together
+    yield FEW_MORE_WORKERS.found(figures, memory, worse=worse, one=room > 0, at_most=not memory.is_exact)
 
 
 def _find_pressure(figures: Figures, memory: Memory, pressure: MemoryPressure) -> Iterator[Finding]:
     """The finding about processes that wait for memory. Those of the whole host may be of other programs."""
     own, stands = pressure.of == "cgroup", pressure.full >= STANDS_STILL
-    cgroup = own and memory.limited_by == "cgroup"
-    facts: Facts = {"own": own, "available": memory.available, "cgroup": cgroup}
+    facts: Facts = {"own": own, "cgroup": own and memory.limited_by == "cgroup"}
     if own and stands:
         yield MEMORY_STALLS.found(figures, facts, pressure, worse=shows_a_limit(figures.flow))
     elif stands or pressure.some >= STALLED:
@@ -506,21 +493,20 @@ def find_growing_threads(figures: Figures) -> Iterator[Finding]:
     is_near = tasks is not None and tasks.used >= near * tasks.most and sum(others.values()) >= part * tasks.used > 0
     if growing or is_near:
         worst, ids = max(growing or others, key=lambda worker: others[worker]), [each.worker_id for each in growing]
-        facts = _describe_threads(figures, worst, growing) | {"serve": serving.get(worst.worker_id, 1)}
-        yield THREADS_GROW.found(figures, facts, ids=ids) if growing else THREADS_NEAR_LIMIT.found(figures, facts)
+        grown, serve = sum(worker.threads_growth or 0 for worker in growing), serving.get(worst.worker_id, 1)
+        facts: Facts = {"ids": ids, "serve": serve, "growth": worst.threads_growth or None}
+        facts |= _describe_tasks(tasks, figures.window.seconds, grown)
+        if growing:
+            yield THREADS_GROW.found(figures, facts, worst)
+        else:
+            yield THREADS_NEAR_LIMIT.found(figures, facts, worst)
 
 
-def _describe_threads(figures: Figures, worst: WorkerWindow, growing: Sequence[WorkerWindow]) -> Facts:
-    tasks, grown = figures.server.tasks, sum(worker.threads_growth or 0 for worker in growing)
-    return {
-        "worst": worst.worker_id,
-        "threads": worst.process_threads,
-        "growth": worst.threads_growth or None,
-        "most": tasks and tasks.most,
-        "used": tasks and tasks.used,
-        "limit": tasks and tasks.limit,
-        "left": tasks and ratio(max(0, tasks.most - tasks.used) * figures.window.seconds, grown),
-    }
+def _describe_tasks(tasks: Tasks | None, seconds: float, grown: int) -> Facts:
+    if tasks is None:
+        return {"most": None, "used": None, "limit": "", "left": None}
+    left = ratio(max(0, tasks.most - tasks.used) * seconds, grown)
+    return {"most": tasks.most, "used": tasks.used, "limit": tasks.limit, "left": left}
 
 
 def find_full_caches(figures: Figures) -> Iterator[Finding]:

@@ -367,7 +367,8 @@ def _clients(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     if wait_for_websockets(figures.server):
         yield STAY_OPEN.found(figures, facts, worse=is_many)
     else:
-        yield WAIT_FOR_CLIENTS.found(figures, facts, served=figures.flow.requests != 0, worse=is_many)
+        takes_no_bytes = figures.server.unread >= MOSTLY * threads  # so it is not the protocol
+        yield WAIT_FOR_CLIENTS.found(figures, facts, served=figures.flow.requests != 0 or takes_no_bytes, worse=is_many)
 
 
 COMPUTING: tuple[State, ...] = ("cpu", "cpu_wait", "interpreter_lock")

@@ -231,7 +231,7 @@ def _name_backend(figures: Figures) -> Private | None:
 
 
 def _out_of_memory(figures: Figures) -> Iterator[Finding]:
-    kills, ends, memory = figures.window.oom_kills, find_ends(figures), figures.server.memory
+    kills, ends = figures.window.oom_kills, find_ends(figures)
     number = sum(times for _, times, _ in ends) - figures.window.harakiris
     if not kills or number <= 0 or kills < KILLED * number:
         return
@@ -242,8 +242,7 @@ def _out_of_memory(figures: Figures) -> Iterator[Finding]:
         ids=[worker_id for worker_id, _, _ in ends],
         oom_kills=kills,
         ends=number,
-        each=getattr(memory, "per_worker", None),
-        cgroup=memory is not None and memory.limited_by == "cgroup",
+        each=getattr(figures.server.memory, "per_worker", None),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from uwsgi_headroom.history.response_times.bins import share_bins
@@ -43,11 +43,10 @@ class Completed(NamedTuple):
 
 class ResponseTimeRecorder:
     """The response times of one server. `totals` is None while uWSGI does not list threads. `misses` counts what missed
-    an objective; None without one. bounds: seconds at which requests are separated, besides those of the histogram;
-    threshold: that of the objective, one of them."""
+    an objective; None without one. threshold: of the objective, at which requests are separated."""
 
-    def __init__(self, bounds: Iterable[float] = (), threshold: float | None = None) -> None:
-        self._bins = share_bins(tuple(bounds))
+    def __init__(self, threshold: float | None = None) -> None:
+        self._bins = share_bins(() if threshold is None else (threshold,))
         self.misses = None if threshold is None else MissCounter(threshold, self._bins)
         self._estimator = Estimator(self._bins)
         self._observer = Observer()

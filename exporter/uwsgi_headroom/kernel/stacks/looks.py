@@ -138,7 +138,7 @@ class CodeLooks:
         except RefusedToReadError:
             return CodeLook(off=_REFUSED)
         busy = tuple(self._leave_out_idle(snapshot, facts.master_pid or 0, sights))
-        self._note_contended(busy, {seen.by.worker.worker_id: seen.by.process.pid for seen, *_ in sights})
+        self._note_contended(busy, {seen.by.worker.worker_id: seen.by.pid for seen, *_ in sights})
         return CodeLook(None, busy, changed, time.thread_time() - began)
 
     def _look_at_all(self, snapshot: Snapshot, facts: HostFacts, local: Mapping[int, int]) -> tuple[list[_Sight], int]:
@@ -176,8 +176,8 @@ class CodeLooks:
                     return
                 place: tuple[Line | None, Line | None] = None, None
                 with suppress(TornError, OSError, ValueError):
-                    states = states or self._find_states(at.process.pid)
-                    place = self._read_place(at.process.pid, thread, states)
+                    states = states or self._find_states(at.pid)
+                    place = self._read_place(at.pid, thread, states)
                 if self._threads.read_call(at, thread) == before:
                     wait = self._threads.classify(at, thread, before)
                     (seen,) = self._threads.complete([SeenThread(at, thread, wait)])
@@ -244,11 +244,11 @@ class CodeLooks:
                     worker_of.contended[name] = now + _CONTENDED_SECONDS
 
     def _leave_out_idle(self, snapshot: Snapshot, master_pid: int, sights: Collection[_Sight]) -> Iterator[CodeSight]:
-        processes = {sight.seen.by.process.pid: sight.seen.by.process for sight in sights}.values()
+        workers = {sight.seen.by.pid: sight.seen.by for sight in sights}.values()
         waits = [sight.seen.wait for sight in sights]
         self._decisions.learn(
             waits,
-            lambda: [each for process in processes for each in process.sockets],
+            lambda: [each for worker in workers for each in worker.sockets],
             lambda: self._threads.look_again(sight.seen for sight in sights),
             elsewhere=find_elsewhere(master_pid),
         )
@@ -266,14 +266,14 @@ class CodeLooks:
                     continue
                 parts: dict[State, float] = {decision.state: part}
                 if decision.result == "running":
-                    waiting = self._delays.part_waiting(seen.by.process.pid, thread)
+                    waiting = self._delays.part_waiting(seen.by.pid, thread)
                     parts = {"cpu_wait": waiting, "cpu": 1 - waiting}
                 for state, number in parts.items():
                     if number:
                         yield CodeSight(worker_id, thread, line, state, decision.address, number, inside)
         self._threads.learn([sight.seen for sight in sights], certain, snapshot, are_all=True)
         with suppress(HiddenError):
-            self._threads.look_at_strangers({sight.seen.by.process.pid: sight.seen.by for sight in sights}.values())
+            self._threads.look_at_strangers(workers)
 
 
 def _line_of(reader: StackReader, frame: Frame, callee: str = "") -> Line:

@@ -245,7 +245,7 @@ class Peer:
     address: str = ""
     connecting: bool = False
     question: bytes = field(default=b"", compare=False, repr=False)
-    """What asks the kernel about a TCP connection to a backend (`sockets.ask_ages`); empty for other sockets."""
+    """What asks the kernel about a TCP connection to a backend (`ask_ages`); empty for other sockets."""
     lost: bool = False
 
 
@@ -305,15 +305,15 @@ class Peers:
 
     def note_lost(self, inodes: Collection[int], elsewhere: int | None) -> None:
         """Note which connections to backends are lost, of some of those that threads wait for."""
-        now, known = self._clock(), {inode: peer for inode in inodes if (peer := self._known.get(inode))}
-        asked = [inode for inode in known if known[inode].question]
+        now = self._clock()
+        asked = [(inode, peer) for inode in inodes if (peer := self._known.get(inode)) and peer.question]
         if not asked or now - self._lost_at < _LOST_SECONDS:
             return
         self._lost_at, some = now, random.sample(asked, min(len(asked), _MOST_LOST))
         with suppress(OSError, struct.error):
-            answers = ask_in_network_of(elsewhere, partial(ask_lost, [known[inode].question for inode in some]))
-            for inode, lost in zip(some, answers, strict=True):
-                self._known[inode] = replace(known[inode], lost=lost)
+            answers = ask_in_network_of(elsewhere, partial(ask_lost, [peer.question for _, peer in some]))
+            for (inode, peer), lost in zip(some, answers, strict=True):
+                self._known[inode] = replace(peer, lost=lost)
 
     def list_unanswered(
         self, inodes: Collection[int], *, elsewhere: int | None = None

@@ -209,7 +209,7 @@ class WaitSampler:
         active, start = self._find_active(snapshot, processes), self._clock()
         self._loops.rest({worker.pid or 0 for worker in active}, start)
         found = (self._find(worker, processes, options) for worker in self._loops.choose(active, self._afford(start)))
-        main_threads = ((at, at.process.pid) for at in found if at)
+        main_threads = ((at, at.pid) for at in found if at)
         try:
             seen, _ = self._look_at(main_threads, start + MOST_SECONDS)
             if not active and start >= self._probe_at:
@@ -218,7 +218,7 @@ class WaitSampler:
             return Waits(off=_ASYNC, needs_right=refusal.needs_right)
         for each in seen:
             if each.wait.epoll is not None:  # a loop's own set may have thousands of entries: it is read once
-                each.by.process.idle_sets.add(each.wait.epoll)
+                each.by.idle_sets.add(each.wait.epoll)
         self._learn_peers(master_pid, [each for each in seen if each.wait.epoll is None])
         now = self._clock()
         for each in seen:
@@ -236,7 +236,7 @@ class WaitSampler:
         options = (setup or UNKNOWN).options
         try:
             found = [self._find(worker, processes, options) for worker in starting[:_MOST_STARTING]]
-            seen, _ = self._look_at([(at, at.process.pid) for at in found if at], float("inf"))
+            seen, _ = self._look_at([(at, at.pid) for at in found if at], float("inf"))
         except HiddenError:
             return {}
         self._learn_peers(master_pid, seen)
@@ -282,16 +282,16 @@ class WaitSampler:
         now = self._clock()
         looks: dict[int, dict[int, int | None]] = defaultdict(dict)
         for each in seen:
-            looks[each.by.process.pid][each.thread] = each.wait.semaphore
+            looks[each.by.pid][each.thread] = each.wait.semaphore
         for at in found:
-            at.locks.remember(looks[at.process.pid], now)
+            at.locks.remember(looks[at.pid], now)
         with_locks = [at for at in found if at.locks.addresses]
         words = self.threads.read_locks(with_locks)
         uses: dict[int, LockUse | None] = {}
         for at in with_locks:
-            pid = at.process.pid
+            pid = at.pid
             uses[at.worker.worker_id] = at.locks.look(looks[pid], now, words.get(pid), are_all=are_all)
-        reads = self._setting.read_locks and all(at.process.pid in words for at in with_locks)
+        reads = self._setting.read_locks and all(at.pid in words for at in with_locks)
         active = {each.worker_id for each in (*left_out, *(at.worker for at in found))}
         resting = self._rest([at for at in known if at.worker.worker_id not in active], now)
         return resting | {worker_id: use for worker_id, use in uses.items() if use}, reads
@@ -313,7 +313,7 @@ class WaitSampler:
                     busy = [each for each in threads if at.idle_at.setdefault(each, least + OLD_SECONDS) <= least]
                     serving = dict(zip(numbers, busy, strict=False))
                 known = [(number, serving[number]) for number in numbers if number in serving]
-                old |= {(at.worker.worker_id, number): (at.process.pid, thread) for number, thread in known}
+                old |= {(at.worker.worker_id, number): (at.pid, thread) for number, thread in known}
         return self._streams.find(old, now)
 
     def _find_active(self, snapshot: Snapshot, processes: Mapping[int, WorkerProcess]) -> list[Worker]:
@@ -382,14 +382,14 @@ class WaitSampler:
             if worker.accepting and worker.pid in processes:
                 if at := self._find(worker, processes, options):
                     self._probe_at = self._clock() + _PROBE_SECONDS
-                    self.threads.look(at, at.process.pid)
+                    self.threads.look(at, at.pid)
                 return
 
     def _learn_peers(self, master_pid: int, seen: list[SeenThread]) -> list[str]:
         """Find the peers of the sockets that threads wait for; returns the reason if the kernel refuses that."""
         if self._near != master_pid:
             self._near = master_pid if shares_network_namespace(master_pid) else None
-        workers = {each.by.process.pid: each.by.process for each in seen[:_MOST_LISTED]}.values()
+        workers = {each.by.pid: each.by for each in seen[:_MOST_LISTED]}.values()
         refusal = self._decisions.learn(
             [each.wait for each in seen],
             lambda: [inode for process in workers for inode in process.sockets],
@@ -430,13 +430,13 @@ class WaitSampler:
                 continue
             in_service[worker_id] += count
             if result == "running":
-                waiting = self._delays.part_waiting(each.by.process.pid, each.thread)
+                waiting = self._delays.part_waiting(each.by.pid, each.thread)
                 by_state["cpu_wait"] += count * waiting
                 by_state["cpu"] += count * (1 - waiting)
                 continue
             by_state[result] += count
             if result == "sleep":
-                self._naps.note(each.by.process.pid, each.thread, each.by.worker.requests, self._clock())
+                self._naps.note(each.by.pid, each.thread, each.by.worker.requests, self._clock())
             if gap:
                 refused = gap == GAP_POLL and self.threads.may_not_read
                 gaps.append(GAP_REFUSED if refused else self.threads.why_not or gap)
@@ -470,7 +470,7 @@ class WaitSampler:
             output_name=self._output,
             output_socket=self._output_socket,
             file_system=max(self._file_systems, key=self._file_systems.__getitem__, default=("", "")),
-            pool_variable=next((at.process.memory.pool_variable for at in found), ""),
+            pool_variable=next((at.memory.pool_variable for at in found), ""),
             websockets=places["websockets"],
             endless=places["endless"],
             pools=self._find_pools(decided, snapshot) if weight == 1 else self._pools.sizes(),
@@ -492,7 +492,7 @@ class WaitSampler:
             places["output"] += count
             self._output, self._output_socket = output, _show(what.address)
         if result == "disk":
-            remember(self._file_systems, self._mounts.find(seen.by.process.pid, wait.file_system, wait.path))
+            remember(self._file_systems, self._mounts.find(seen.by.pid, wait.file_system, wait.path))
         if result == "client" and wait.beyond and not wait.writes:
             places["websockets"] += count
             places["endless"] += count * wait.endless

@@ -5,11 +5,8 @@ long it waits for a CPU, and for how long it sleeps at a time.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
 
 from uwsgi_headroom.kernel import procfs
-
-T = TypeVar("T")
 
 _MOST_KNOWN = 65536
 """Beyond so many threads, all are forgotten: they are those of a process that starts threads again and again."""
@@ -135,7 +132,7 @@ class Streams:
         self._seen: dict[tuple[int, int], tuple[int, float]] = {}
         self._looked_at = 0.0
 
-    def find(self, old: Mapping[T, tuple[int, int]], now: float) -> tuple[T, ...]:
+    def find(self, old: Mapping[tuple[int, int], tuple[int, int]], now: float) -> tuple[tuple[int, int], ...]:
         """Those of the old requests that go on. old: the process and the thread of each; now: epoch seconds."""
         if abs(now - self._looked_at) >= _LOOK_SECONDS:
             self._looked_at = now

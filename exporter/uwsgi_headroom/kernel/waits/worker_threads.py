@@ -96,12 +96,11 @@ class WaitSetting(Struct, frozen=True):
     read_locks: bool = False
 
 
-class LookedAt(Struct):
-    """A worker whose request threads are looked at."""
+class LookedAt(Process, kw_only=True):
+    """The process of a worker whose request threads are looked at."""
 
     worker: Worker
     threads: RequestThreads
-    process: Process
     locks: WorkerLocks
     fresh: dict[int, SeenThread] = field(default_factory=dict)
     """What its threads wait for, as `SeenServer` saw it a moment ago: each is used once."""
@@ -116,7 +115,7 @@ class LookedAt(Struct):
         self.threads.note_accepting(seen.thread)
         self.idle_at[seen.thread] = time.monotonic()
         if seen.wait.epoll is not None:
-            self.process.idle_sets.add(seen.wait.epoll)
+            self.idle_sets.add(seen.wait.epoll)
 
 
 class SeenThread(Struct, frozen=True):
@@ -155,17 +154,18 @@ class WorkerThreads:
             memory = self._read_memory(pid)
             if memory is None:
                 return None
-            process = Process(pid, memory, None, self._setting.read_pollfds)
             locks = WorkerLocks(is_read=self._setting.read_locks)
             threads = RequestThreads(pid, worker.threads or 1)
-            known = self._known[pid, start_time] = LookedAt(worker, threads, process, locks)
+            known = self._known[pid, start_time] = LookedAt(
+                pid, memory, None, self._setting.read_pollfds, worker=worker, threads=threads, locks=locks
+            )
         timeout = options.socket_timeout
         if timeout is None and options.complete:
             timeout = _DEFAULT_SOCKET_TIMEOUT
         if worker.threads and worker.threads != known.threads.number:  # it was still beginning them
             known.threads = RequestThreads(pid, worker.threads)
         known.worker = worker
-        known.process.begin_sample(timeout)
+        known.begin_sample(timeout)
         if not known.threads.all_found:
             known.threads.list_again()
         return known
@@ -202,7 +202,7 @@ class WorkerThreads:
     def read_call(self, at: LookedAt, thread: int) -> bytes:
         """The kernel's line about what a thread waits for, for `classify`; empty if it has ended. Raises
         HiddenError."""
-        pid = at.process.pid
+        pid = at.pid
         try:
             return read_system_call(pid, thread)
         except PermissionError:
@@ -237,8 +237,8 @@ class WorkerThreads:
         if not any(each.wait.unread or each.wait.polled for each in seen):
             return list(seen)
         polls = [each for each in seen if each.wait.polled is not None and not self.may_not_read]
-        sets = list(dict.fromkeys((each.by.process.pid, each.wait.epoll or 0) for each in seen if each.wait.unread))
-        threads = [(each.by.process.pid, each.thread, *(each.wait.polled or (0, 0, 0))) for each in polls]
+        sets = list(dict.fromkeys((each.by.pid, each.wait.epoll or 0) for each in seen if each.wait.unread))
+        threads = [(each.by.pid, each.thread, *(each.wait.polled or (0, 0, 0))) for each in polls]
         look = self._look_closer(threads, sets) or CloserLook((), [((), 0)] * len(sets), is_refused=False)
         arrays = dict(zip(map(id, polls), look.arrays, strict=False))
         in_sets = dict(zip(sets, look.sets, strict=True))
@@ -260,7 +260,7 @@ class WorkerThreads:
     def _complete(
         self, seen: SeenThread, array: bytes | None, in_sets: Mapping[tuple[int, int], tuple[tuple[int, ...], int]]
     ) -> SeenThread:
-        process, wait = seen.by.process, seen.wait
+        process, wait = seen.by, seen.wait
         if wait.unread:
             sockets, size = in_sets[process.pid, wait.epoll or 0]
             process.has_large_set = process.has_large_set or size >= MOST_FDINFO_BYTES
@@ -278,7 +278,7 @@ class WorkerThreads:
         if not self._setting.read_locks or self.may_not_read:
             return {}
         try:
-            return self._asks.ask_now(read_semaphores, *((each.process.pid, each.locks.addresses) for each in workers))
+            return self._asks.ask_now(read_semaphores, *((each.pid, each.locks.addresses) for each in workers))
         except RefusedToReadError:
             self._refused_until = self._clock() + _REFUSED_SECONDS
         except OSError:
@@ -291,7 +291,7 @@ class WorkerThreads:
             return known
         try:
             call = parse_system_call(line)
-            wait = classify(at.process, thread, call)
+            wait = classify(at, thread, call)
         except (OSError, ValueError):
             return Wait("unknown")
         if wait.joins is not None:
@@ -313,7 +313,7 @@ class WorkerThreads:
     def count_starved(self, at: LookedAt) -> int:
         """The threads of a worker with one request thread that serve none, and want the interpreter lock while that one
         is idle and none runs, of a few. Raises HiddenError."""
-        pid = at.process.pid
+        pid = at.pid
         others = [thread for thread in list_threads(pid) if thread != pid][:_MOST_OTHERS]
         seen = [each.wait.result for thread in (pid, *others) for each in self.look(at, thread)]
         return seen.count("interpreter_lock") * (seen[:1] == ["idle"] and "running" not in seen)

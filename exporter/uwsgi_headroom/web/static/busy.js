@@ -15,7 +15,6 @@ const REST = { key: "rest", colour: "wait-other" };
 const UNKNOWN = "the share of the requests is not known";
 const HEIGHT = 240;
 
-/** The newest figures of each route. */
 export function routes() {
   const figures = new Table("Routes", ROUTES, { key: (route) => route.route, by: 1, down: true, remembered: "routes", none: "No thread was busy." });
   const node = panel("Busy threads by route", `mean over the window, and requests in service now; ${UNKNOWN}`, figures.node);
@@ -44,7 +43,8 @@ const LEAST_REST = 0.005;
 
 /** The lines of code in which requests spend their time, and what they do there. */
 export function code() {
-  const figures = new Table("Lines of code", LINES, { key: (line) => JSON.stringify([line.function, line.file, line.line, line.callee]), by: 2, down: true, none: "No thread was busy.", most: MOST_LINES });
+  const figures = new Table("Lines of code", LINES, { key: (line) => JSON.stringify([line.function, line.file, line.line, line.callee]),
+    by: 2, down: true, none: "No thread was busy.", most: MOST_LINES });
   const rest = el("p", { class: "hint" });
   const node = panel("Where in the code", "the mean time of a request in service, by line", figures.node, rest);
   node.hidden = true;
@@ -87,7 +87,6 @@ function doing({ states, share, addresses: [address = ""] }) {
   return states.filter((each) => each.share >= LEAST_PART * share).map(({ state }) => `${WAITS[state][0]}${outside[state] ?? ""}`.trim()).join(", ");
 }
 
-/** The busy threads of each route over time. */
 export function overTime(timeline) {
   const chart = new Lines("Busy threads by route over time", [], timeline, { format: format.mean, unit: "threads", height: HEIGHT });
   const node = panel("Busy threads by route over time", `mean threads; ${UNKNOWN}`, chart.node);

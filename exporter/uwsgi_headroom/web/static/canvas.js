@@ -26,7 +26,6 @@ export function hatching(name) {
   return context.createPattern(tile, "repeat");
 }
 
-/** Call `changed` when the colours change. */
 export const onColours = (changed) => dark.addEventListener("change", changed);
 
 /** Red, green and blue of a colour written as #rrggbb. */
@@ -59,7 +58,6 @@ function thin(events, x, near) {
   return marked;
 }
 
-/** Draw a dashed line between two places of a context. */
 function dashed(context, name, dash, ...places) {
   context.strokeStyle = context.fillStyle = colour(name);
   context.setLineDash(dash);
@@ -91,7 +89,6 @@ export function drawEvents(context, events, [from, until], x, top, height, scale
   context.restore();
 }
 
-/** Draw a horizontal line at a value. */
 export function drawLimit(plot, value) {
   const { ctx: context, bbox } = plot;
   const scale = devicePixelRatio || 1;

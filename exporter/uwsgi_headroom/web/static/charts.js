@@ -344,7 +344,8 @@ export class Legend {
   list(lines, off = () => false) {
     this.#entries = lines.map((line, at) => {
       const value = el("b", {});
-      const button = el("button", { type: "button", title: "show or hide", "aria-pressed": String(!off(line)), click: () => this.#toggle(at) }, swatch(line), el("bdi", {}, line.name), " ", value);
+      const button = el("button", { type: "button", title: "show or hide", "aria-pressed": String(!off(line)), click: () => this.#toggle(at) },
+        swatch(line), el("bdi", {}, line.name), " ", value);
       return { button, value };
     });
     this.node.replaceChildren(this.when, ...this.#entries.map(({ button }) => el("li", {}, button)), this.bound);
@@ -356,7 +357,6 @@ export class Legend {
     this.#toggled(at);
   }
 
-  /** Name the horizontal line of the chart; null if there is none. */
   limit(name) {
     this.bound.hidden = name === null;
     say(this.bound, name ?? "");
@@ -369,7 +369,6 @@ export class Legend {
   }
 }
 
-/** A sample of a line or of an area, in its colour. */
 export function swatch({ colour, dash = false, dotted = false, area = false, hatched = false }) {
   const node = el("i", { class: ["swatch", dash && "dashed", dotted && "dotted", area && "area", hatched && "hatched"].filter(Boolean).join(" ") });
   node.style.setProperty("--swatch", `var(--${colour})`);

@@ -53,7 +53,6 @@ export const afterFrame = (act) => requestAnimationFrame(() => setTimeout(act));
 /** The URL of a server's page; null for no server. */
 export const pageOf = (server) => server?.path.replace("/api/v2/servers/", "/servers/") ?? null;
 
-/** A panel of the page: a title, an explanation beside the title, and a body. */
 export function panel(title, explanation, ...body) {
   const heading = el("h2", {}, title);
   const hint = el("p", { class: "hint" }, explanation);
@@ -71,7 +70,7 @@ export function folding(title, explanation, ...body) {
 /** The nodes of a text; its parts between backticks become code. */
 export const marked = (text) => visible(text).split("`").map((part, at) => (at % 2 ? el("code", {}, part) : part));
 
-export const unmarked = (text) => text.replaceAll("`", ""); // a text without its backticks
+export const unmarked = (text) => text.replaceAll("`", "");
 const SHORT = 9; // letters: longer figures are smaller, so that they fit in one line
 
 /** A figure with its name, and a note below it. */
@@ -118,7 +117,7 @@ export function offer(node, legend, options, chosen, change) {
   if (hadFocus) node.querySelector(":checked").focus();
 }
 
-export const isOn = (button) => button.getAttribute("aria-pressed") === "true"; // whether such a button is on
+export const isOn = (button) => button.getAttribute("aria-pressed") === "true";
 
 /** A button that is on or off. texts: of both states. */
 export function toggle(texts, change, isPressed = false) {
@@ -163,7 +162,7 @@ export function help(keys, more = []) {
 }
 
 const chosen = new URLSearchParams(location.search);
-export const recall = (key) => chosen.get(key); // the value chosen for a key, or null
+export const recall = (key) => chosen.get(key);
 
 /** Write a choice into the URL; null removes it. */
 export function remember(key, value) {

@@ -73,7 +73,6 @@ export function listedSpan({ range, step, span: [from, until] }, now) {
   return [Math.min(step ? from : now, now - LEAST_SECONDS), Infinity];
 }
 
-/** The panel with the list of events. */
 export function listed() {
   const list = el("ol", { class: "events" });
   const deploy = el("p", { class: "said" });

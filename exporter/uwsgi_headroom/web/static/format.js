@@ -61,7 +61,6 @@ export function chosen(seconds) {
 /** A share between 0 and 1, as a percentage: `43 %`, `7.7 %`, `0 %`. */
 export const percent = when(NOT_KNOWN, (part) => `${part ? two(100 * part) : 0} %`);
 
-/** A mean count. */
 export const mean = when(NOT_KNOWN, (value) => (Math.abs(value) < 99.95 ? value.toFixed(1) : grouped(value.toFixed(0))));
 
 /** A mean number of threads, beside which other means stand: `8`, `7.6`. */
@@ -70,7 +69,7 @@ export const meanThreads = when(NOT_KNOWN, (value) => mean(value).replace(/\.0$/
 /** A mean number of threads, of which a part of one counts. */
 export const threads = when(NOT_KNOWN, (value) => (value < 9.995 ? value.toFixed(2) : mean(value)));
 
-export const count = when(NOT_KNOWN, (value) => grouped(value.toFixed(0))); // a count
+export const count = when(NOT_KNOWN, (value) => grouped(value.toFixed(0)));
 export const many = (number, noun) => `${count(number)} ${noun}${number === 1 ? "" : "s"}`; // `2 threads`, `1 thread`
 
 /** A number with three digits, or all of its whole part. */
@@ -80,7 +79,7 @@ export const amount = when(NOT_KNOWN, (value) => {
   return value.toFixed(size >= 9.995 ? 1 : size >= 0.9995 ? 2 : 3);
 });
 
-export const rate = when(NOT_KNOWN, (value) => `${amount(value)}/s`); // a rate per second
+export const rate = when(NOT_KNOWN, (value) => `${amount(value)}/s`);
 export const load = when(NOT_KNOWN, (value) => value.toFixed(2)); // a load; 1 is the maximum
 
 /** Bytes, in powers of 1000. */

@@ -39,7 +39,8 @@ export class Headline {
     this.live = el("p", { class: "unseen", role: "status", "aria-live": "polite" });
     const words = el("div", { class: "words" }, this.verdict, this.said, this.act);
     this.actions = el("div", { class: "controls" }, this.link, this.commands, this.predict);
-    this.node = el("section", { class: "headline", "aria-label": "Verdict" }, el("p", { class: "state" }, this.chip, " ", this.since), words, this.figure, this.age, this.actions, this.rest, this.live);
+    this.node = el("section", { class: "headline", "aria-label": "Verdict" }, el("p", { class: "state" }, this.chip, " ", this.since),
+      words, this.figure, this.age, this.actions, this.rest, this.live);
   }
 
   /** trouble: why the figures are not current, or null; silent: seconds without an answer of the exporter, or null. */
@@ -99,7 +100,8 @@ export function judge(document) {
   const isDown = state === "down";
   const worst = isDown || status === "warning" || status === "critical" ? (isDown ? error : findings[0]) : null;
   const changed = !isDown && deploy?.status === "worse" ? deploy.sentence : "";
-  const felt = isDown ? [`Its stats are read at ${address}.`, error?.harm, lastWords(events)] : [worst && (worst.harms?.[0] ?? worst).evidence.split(SENTENCE_ENDS)[0], changed];
+  const felt = isDown ? [`Its stats are read at ${address}.`, error?.harm, lastWords(events)]
+    : [worst && (worst.harms?.[0] ?? worst).evidence.split(SENTENCE_ENDS)[0], changed];
   const instead = worst?.runbook && !isDown ? "Follow the runbook" : changed ? ROLL_BACK : status === "ok" && document.window ? NOTHING : "";
   return {
     status: isDown ? "down" : status,
@@ -171,7 +173,6 @@ export class Findings {
     this.node = el("ol", { class: "findings" });
   }
 
-  /** Show the findings. Only text that differs is written, so that a link keeps its focus when figures change. */
   show({ findings, time }) {
     const codes = findings.map((finding) => finding.code).join();
     refill(this.node, codes, () => (this.#items = findings.map(() => new Item())).map((item) => item.node));
@@ -206,7 +207,6 @@ class Item {
   }
 }
 
-/** How long a finding has held. */
 export const lasting = ({ since }, time) => (since ? `for ${format.duration(Math.max(1, time - since))}, since ${format.clock(since)}` : "");
 
 /** Whether a URL leads to a page and not to a script. */

@@ -11,7 +11,6 @@ const ELSEWHERE = ["verdict", "act", "time", "stuck", "outside", "unknown", "ide
 /** The first line with one of these codes, or null. */
 export const lineOf = ({ lines }, ...codes) => codes.map((code) => lines.find((line) => line.code === code)).find(Boolean) ?? null;
 
-/** The text of the line with a code; empty without one. */
 export const textOf = (document, code) => lineOf(document, code)?.parts.join("") ?? "";
 
 /** The lines about what is not known, as sentences; of these things alone, if any are named. */
@@ -30,7 +29,6 @@ export class Keys {
   }
 }
 
-/** The panel of all other figures. */
 export function figures() {
   const list = el("dl", { class: "keys many" });
   const node = panel("Figures", "over the window; 19 of 20 percentiles are in the range behind each", list);
@@ -46,7 +44,6 @@ export function figures() {
   };
 }
 
-/** What users feel of a cause, as sentences. */
 export const harms = ({ harms = [] }) => harms.map(({ evidence }) => evidence);
 
 /** Describe a server as text. url: of the page; trouble: why the figures are not current, or null. */

@@ -13,7 +13,6 @@ const NO_ROOM = 1.15; // headroom below this reads 1.1x or less: nothing good, w
 const WAITING = { noticed: "warning", severe: "critical" }; // the tone of the queue wait, by how much users notice it
 const MOST_ROWS = 200; // at once: a browser takes a tenth of a second for a thousand
 
-/** Build the list into `main`. */
 export function show(main) {
   const count = el("p", { class: "about" }, "Waiting for the exporter …");
   const host = el("p", { class: "whole" });
@@ -21,7 +20,8 @@ export function show(main) {
   const age = el("p", { class: "age trouble", role: "status" });
   const filter = el("input", { type: "search", id: "filter", placeholder: "name, state, limit or verdict", input: sift });
   const chips = new Chips(sift);
-  const table = new Table("Servers", COLUMNS, { key: (server) => server.name, flag: tone, by: FIRST, remembered: "sort", none: "No server matches.", most: MOST_ROWS });
+  const table = new Table("Servers", COLUMNS, { key: (server) => server.name, flag: tone,
+    by: FIRST, remembered: "sort", none: "No server matches.", most: MOST_ROWS });
   const keys = [["/", "filter", () => filter.focus()], ["Escape", "show all servers again", clear]];
   const controls = el("div", { class: "controls" }, el("label", { for: "filter" }, "Filter"), filter, help(keys));
   let servers = [];
@@ -96,7 +96,6 @@ class Chips {
     return isOn(this.#buttons.get(name)) || !this.chosen();
   }
 
-  /** The chosen states, as the URL has them. */
   chosen() {
     return TONES_OF_SERVERS.filter((name) => isOn(this.#buttons.get(name))).join(",");
   }
@@ -120,7 +119,6 @@ function describeOthers(found) {
   return el("p", {}, `${format.many(found.number, "uWSGI")} ${found.why}: ${names}. To have it watched: `, el("code", {}, found.act));
 }
 
-/** The text that a filter searches. */
 const text = (server) => [server.name, server.address, state(server), limit(server), server.verdict, act(server)].join(" ").toLowerCase();
 
 const tone = (server) => (server.state === "up" ? server.status : server.state);
@@ -134,7 +132,6 @@ const verdict = (server) => (server.shared ? "The CPUs of its host are full." : 
 const act = (server) => (server.shared ? "see above" : unmarked(server.act ?? ""));
 const sharedTone = (server) => (server.shared ? "shared" : null);
 
-/** The factor by which load can grow; unknown for a server that is down. */
 function growth(server) {
   if (server.state === "down") return format.NOT_KNOWN;
   const factor = server.headroom === null && server.far.length ? ">100x" : format.factor(server.headroom);
@@ -154,15 +151,20 @@ const wait = (server) => (waitTone(server) ? `${STATUS[waitTone(server)][0]} ` :
 const clamped = () => el("span", { class: "clamp" });
 
 const COLUMNS = [
-  { head: "State", kind: "status", left: true, title: "if down: time since the last read", value: (server) => TONES_OF_SERVERS.indexOf(tone(server)), text: state, tone, node: () => el("span", { class: "chip" }) },
+  { head: "State", kind: "status", left: true, title: "if down: time since the last read",
+    value: (server) => TONES_OF_SERVERS.indexOf(tone(server)), text: state, tone, node: () => el("span", { class: "chip" }) },
   column("Server", "name", plain, { kind: "server", left: true, hint: (server) => `${server.name}, ${server.address}`, node: (server) => el("a", { href: pageOf(server) }) }),
-  { head: "Headroom", kind: "room", value: (server) => (server.state === "down" ? null : (server.headroom ?? (server.far?.length ? 1e9 : null))), text: growth, hint: (server) => limit(server) && `first limit: ${limit(server)}`, tone: roomTone },
-  { head: "Verdict", kind: "says", left: true, value: (server) => server.verdict, text: verdict, hint: (server) => unmarked(server.verdict), tone: sharedTone, node: clamped },
-  { head: "Do", kind: "act", left: true, title: "the first thing to do; in this order, what its own settings can solve comes before what its host lacks", value: (server) => server.place, text: act, hint: (server) => unmarked(server.act ?? ""), tone: sharedTone, node: clamped },
+  { head: "Headroom", kind: "room",
+    value: (server) => (server.state === "down" ? null : (server.headroom ?? (server.far?.length ? 1e9 : null))), text: growth, hint: (server) => limit(server) && `first limit: ${limit(server)}`, tone: roomTone },
+  { head: "Verdict", kind: "says", left: true,
+    value: (server) => server.verdict, text: verdict, hint: (server) => unmarked(server.verdict), tone: sharedTone, node: clamped },
+  { head: "Do", kind: "act", left: true, title: "the first thing to do; in this order, what its own settings can solve comes before what its host lacks",
+    value: (server) => server.place, text: act, hint: (server) => unmarked(server.act ?? ""), tone: sharedTone, node: clamped },
   { head: "Queue wait", kind: "rate", title: "mean time a request waits in the listen queue", value: (server) => server.queue_wait, text: wait, tone: waitTone },
   column("Response", "response_time", format.duration, { kind: "rate", title: "mean time in service" }),
   column("Served", "throughput", format.rate, { title: "requests per second", kind: "rate" }),
-  { head: "Busy", kind: "rate", title: "mean requests in service, of the threads available", value: (server) => server.observed, text: (server) => (server.observed === null ? format.NOT_KNOWN : `${format.mean(server.observed)} of ${format.meanThreads(server.threads ?? server.available)}`) },
+  { head: "Busy", kind: "rate", title: "mean requests in service, of the threads available",
+    value: (server) => server.observed, text: (server) => (server.observed === null ? format.NOT_KNOWN : `${format.mean(server.observed)} of ${format.meanThreads(server.threads ?? server.available)}`) },
 ];
 
 const FIRST = COLUMNS.findIndex((column) => column.head === "Do");

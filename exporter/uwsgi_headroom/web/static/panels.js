@@ -158,7 +158,8 @@ export function emperor() {
   let asked = "";
   let asking = null;
   const tables = lists(
-    [["Vassals", "uWSGIs this emperor runs", vassals], ["Throttled", "vassals that failed to start: the emperor waits longer before each attempt; uWSGI's log says why they fail", throttled]],
+    [["Vassals", "uWSGIs this emperor runs", vassals],
+      ["Throttled", "vassals that failed to start: the emperor waits longer before each attempt; uWSGI's log says why they fail", throttled]],
     (document) => [document.emperor.vassals, document.emperor.throttled],
   );
   return {
@@ -179,7 +180,6 @@ export function emperor() {
   };
 }
 
-/** Every server that the exporter reads; empty if the exporter does not answer. */
 async function servers() {
   try {
     const answer = await fetch("/api/v2/servers", { signal: AbortSignal.timeout(10000) });
@@ -224,7 +224,6 @@ const SHARES = { 0.5: "green", 0.9: "blue", 0.95: "orange", 0.99: "vermillion" }
 const DASHED = ["interpreters", "cpu"];
 const CYCLE = ["blue", "orange", "green", "purple", "sky", "vermillion"];
 
-/** The factor by which load can grow, for each limit. */
 export const headroom = (timeline) =>
   fixed(
     timeline,
@@ -241,7 +240,6 @@ export const throughput = (timeline) =>
     { column: "throughput", name: "completed", colour: "blue" },
   ]);
 
-/** The requests in service, counted in two ways, against the threads. */
 export const concurrency = (timeline) =>
   fixed(timeline, "Concurrency", "mean requests in service, against threads", { format: format.mean }, [
     { column: "concurrency.observed", name: "observed", colour: "blue" },
@@ -250,7 +248,6 @@ export const concurrency = (timeline) =>
     { column: "threads.configured", name: "configured", colour: "ink", width: 1.5, dash: true, steps: true },
   ]);
 
-/** The time that a client waits: in the queue, then in service. */
 export const times = (timeline) =>
   fixed(timeline, "Response time", "mean per request", { format: format.duration }, [
     { column: "response_time", name: "in service", colour: "blue" },
@@ -282,7 +279,6 @@ export function percentiles(timeline) {
   };
 }
 
-/** A line for each listen queue that can be measured. */
 export function queues(timeline) {
   const chart = new Lines("Listen queues", [], timeline, { format: format.mean, least: 1 });
   const lines = (sockets) =>

@@ -86,7 +86,6 @@ export class Ranges {
     });
   }
 
-  /** Show a stretch of the past. */
   zoom(stretch) {
     remember("zoom", written(stretch));
     say(this.#zoomed, `Zoomed: ${between(stretch.from, stretch.until)} ✕`);
@@ -94,7 +93,6 @@ export class Ranges {
     this.#begin(stretch);
   }
 
-  /** Show the whole range again. */
   whole() {
     if (!this.#range) return;
     remember("zoom", null);
@@ -169,14 +167,12 @@ export class Timeline {
     this.dragged = null; // the plot on which a drag began: every plot sees the end of the drag
   }
 
-  /** Show the time between two instants, in epoch seconds. */
   zoom(one, other) {
     const middle = (one + other) / 2;
     const half = Math.max(Math.abs(one - other), this.#least(Math.min(one, other))) / 2;
     this.#zoomed(stretch(Math.floor(middle - half), Math.ceil(middle + half)));
   }
 
-  /** Say which instant is under the pointer. */
   point(time) {
     for (const act of this.watchers) act(time);
   }

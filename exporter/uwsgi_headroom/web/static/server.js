@@ -200,7 +200,6 @@ export function show(main, { path, page, servers, others }) {
     });
   }
 
-  /** Show the headline, and whether the figures are current. */
   function present() {
     const server = document_;
     const state = paused ? "paused" : stream.lost ? "lost" : server.state;

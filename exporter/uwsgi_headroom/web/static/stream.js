@@ -23,12 +23,10 @@ export class Stream {
     return performance.now() - this.#last;
   }
 
-  /** Whether the last document is too old to be current. */
   get lost() {
     return this.silentFor > SILENT_MS;
   }
 
-  /** Listen at this URL only. */
   open(url) {
     this.close();
     this.#url = url;

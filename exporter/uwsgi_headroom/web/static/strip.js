@@ -128,7 +128,6 @@ export class Strip {
     drawEvents(context, this.timeline.events, [from, until], place, 0, tall * this.#rows.length);
   }
 
-  /** Draw the pointer of all charts at an instant. */
   #point(time) {
     this.pointer.hidden = time === null || !this.#history?.step;
     if (this.pointer.hidden) return;

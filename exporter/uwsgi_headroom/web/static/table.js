@@ -51,7 +51,6 @@ export class Table {
     this.#draw();
   }
 
-  /** Write the first rows of the order, in their places, and remove all others. */
   #draw() {
     const wanted = this.#ordered().slice(0, this.#most);
     let added = 0;
@@ -126,7 +125,7 @@ export class Table {
 /** A column of one field of its rows. write: its text; more: what else a column may have. */
 export const column = (head, field, write, more = {}) => ({ head, value: (row) => row[field], text: (row) => write(row[field]), ...more });
 
-export const plain = (value) => value ?? NOT_KNOWN; // a text that may be unknown
+export const plain = (value) => value ?? NOT_KNOWN;
 const classes = (column) => [column.left && "left", column.wraps && "wraps", column.part && "bar", column.kind].filter(Boolean).join(" ") || null;
 export const NATURAL = new Intl.Collator("en", { numeric: true }); // 2 before 10
 

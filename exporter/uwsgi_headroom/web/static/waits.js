@@ -86,7 +86,6 @@ export function requestBar() {
   };
 }
 
-/** A segment of the bar, and its item in the list. */
 function piece(part) {
   const [drawn, amount, share] = [el("span", {}), el("b", {}), el("span", {})];
   const kinds = ["part", part.label.length <= SHORT && "short", part.hatched && "hatched"];
@@ -155,6 +154,5 @@ export function inSystem(history) {
   return (history.column("concurrency.observed") ?? []).map((requests, at) => (requests === null ? null : requests + (queued[at] ?? 0)));
 }
 
-/** The lines that draw a stack. */
 export const areas = (stack) =>
   stack.map((band) => ({ ...band, column: band.key, area: true, stacked: true, write: (requests) => (requests === null ? "" : format.threads(requests)) }));

@@ -69,7 +69,6 @@ export function whatIf() {
     say(state, `Predicted ${format.clock(known.time)} from the last ${format.duration(known.seconds)}.`);
   }
 
-  /** Show the panel, which then asks for predictions. */
   function open() {
     node.open = true;
     node.scrollIntoView({ block: "start" });
@@ -81,20 +80,21 @@ export function whatIf() {
 
 const explain = ({ peak, peak_is_floor: isFloor }) =>
   isFloor
-    ? `Each cell has the most requests per second: predicted, and compared with the prediction for the present setting. ${format.rate(peak)} were completed at today's peak, and more was asked for, so times are not known. Click a cell for more.`
-    : `Each cell has the most requests per second, and the mean time of a request at today's peak of ${format.rate(peak)}, with the wait in the queue: predicted, and compared with the prediction for the present setting. Click a cell for more.`;
+    ? `Each cell has the most requests per second: predicted, and compared with the prediction for the present setting. ` +
+      `${format.rate(peak)} were completed at today's peak, and more was asked for, so times are not known. Click a cell for more.`
+    : `Each cell has the most requests per second, and the mean time of a request at today's peak of ${format.rate(peak)}, ` +
+      `with the wait in the queue: predicted, and compared with the prediction for the present setting. Click a cell for more.`;
 
 const UNLESS = " This holds only if what the requests wait for serves more of them at once: that is not measured.";
 
-/** Which setting is best, as a sentence. */
 function outcome(first, { setting, demands_measured: measured, peak_is_floor: isFloor }) {
   if (isFloor) return "Which setting is best is not known: today's peak was cut off by a full queue, or by busy threads.";
   if (!first) return "No setting that fits into memory serves today's peak.";
   if (first.is_observed) return `No setting is better than ${setting}, the present one, by more than the model's error.`;
-  return `Of the settings that fit into memory and serve the highest load here, ${first.setting} is best: it has the shortest time. The present setting is ${setting}.${measured ? "" : UNLESS}`;
+  return `Of the settings that fit into memory and serve the highest load here, ${first.setting} is best: it has the shortest time. ` +
+    `The present setting is ${setting}.${measured ? "" : UNLESS}`;
 }
 
-/** What is known of one setting. */
 function details(prediction, known) {
   const { processes, threads, setting, limit, most_throughput: most, memory, fits, memory_sentence: sentence } = prediction;
   const { today, check } = known;
@@ -117,13 +117,15 @@ const ROWS = [
   ["CPUs in use", ({ cpu }) => format.percent(cpu)],
 ];
 
-/** The figures of a setting at each load, beside those of the present setting. */
 function figures({ loads, is_observed: isNow }, today) {
   const compared = loads.flatMap((at, place) => (isNow ? [[at, ""]] : [[at, ""], [today.loads[place], "now"]]));
-  const head = compared.map(([{ load, throughput }, who]) => el("th", { scope: "col", "aria-label": who ? `present setting at ${load}x` : null }, who || `${load}x (${format.rate(throughput)})`));
+  const head = compared.map(([{ load, throughput }, who]) =>
+    el("th", { scope: "col", "aria-label": who ? `present setting at ${load}x` : null }, who || `${load}x (${format.rate(throughput)})`));
   const known = ROWS.filter(([, text]) => compared.some(([at]) => text(at) !== format.NOT_KNOWN));
-  const row = ([name, text]) => el("tr", {}, el("th", { scope: "row" }, name), ...compared.map(([at, who]) => el("td", { class: who || null }, at.sustained ? text(at) : text(at).replace(format.NOT_KNOWN, "overload"))));
-  return el("table", { class: "figures", "aria-label": "Figures at today's peak and above" }, el("thead", {}, el("tr", {}, el("td", {}), ...head)), el("tbody", {}, ...known.map(row)));
+  const row = ([name, text]) => el("tr", {}, el("th", { scope: "row" }, name),
+    ...compared.map(([at, who]) => el("td", { class: who || null }, at.sustained ? text(at) : text(at).replace(format.NOT_KNOWN, "overload"))));
+  return el("table", { class: "figures", "aria-label": "Figures at today's peak and above" },
+    el("thead", {}, el("tr", {}, el("td", {}), ...head)), el("tbody", {}, ...known.map(row)));
 }
 
 const ALIKE = 0.02; // of the shortest time: these settings differ by chance
@@ -191,9 +193,11 @@ export function grid(known, chosen) {
   };
   const head = el("tr", {}, el("td", {}), ...columns.map((threads) => el("th", { scope: "col" }, format.many(threads, "thread"))));
   const body = rows.map((processes) =>
-    el("tr", {}, el("th", { scope: "row" }, String(processes), " ", el("span", {}, processes === 1 ? "process" : "processes")), ...columns.map((threads) => cell(processes, threads))),
+    el("tr", {}, el("th", { scope: "row" }, String(processes), " ", el("span", {}, processes === 1 ? "process" : "processes")),
+      ...columns.map((threads) => cell(processes, threads))),
   );
-  const table = el("table", { class: "settings", "aria-label": "Predictions by processes and threads per process" }, el("thead", {}, head), el("tbody", {}, ...body));
+  const table = el("table", { class: "settings", "aria-label": "Predictions by processes and threads per process" },
+    el("thead", {}, head), el("tbody", {}, ...body));
   function choose(prediction) {
     for (const [each, button] of buttons) mark(button, "aria-pressed", each === prediction);
     chosen(prediction);

@@ -12,7 +12,6 @@ export function hottest({ balance, findings }) {
   return harms ? (balance?.hottest ?? null) : null;
 }
 
-/** Busy threads, and interpreter load, of every worker over time. */
 export function overTime(timeline) {
   const busy = new Strip("Busy threads by worker", (value) => `${format.mean(value)} busy`, timeline);
   const load = new Strip("Interpreter load by worker", format.load, timeline);
@@ -51,11 +50,13 @@ export function table() {
   const columns = [
     NUMBER,
     { head: "State", left: true, value: (worker) => worker.state, text: (worker) => WORKERS[worker.state] },
-    { head: "Threads", title: "busy now, of all", value: (worker) => worker.busy_threads, text: (worker) => `${format.count(worker.busy_threads)} / ${format.count(worker.threads)}`, part: (worker) => ratio(worker.busy_threads, worker.threads) },
+    { head: "Threads", title: "busy now, of all", value: (worker) => worker.busy_threads,
+      text: (worker) => `${format.count(worker.busy_threads)} / ${format.count(worker.threads)}`, part: (worker) => ratio(worker.busy_threads, worker.threads) },
     column("Oldest", "oldest_request_age", format.duration, { title: "age of the oldest request in service" }),
     column("Share", "share", format.percent, { title: "of the requests in the window", part: (worker) => ratio(worker.share, most.share) }),
     column("Response", "response_time", format.duration, { title: "mean time in service", part: (worker) => ratio(worker.response_time, most.response) }),
-    column("CPU", "interpreter_load", format.load, { title: "interpreter load: CPU seconds per second, of the one CPU that one interpreter can use", part: (worker) => worker.interpreter_load }),
+    column("CPU", "interpreter_load", format.load, { title: "interpreter load: CPU seconds per second, of the one CPU that one interpreter can use",
+      part: (worker) => worker.interpreter_load }),
     column("Lock wait", "lock_waiters", format.threads, { title: "mean threads that wait for the interpreter lock (GIL)", optional: true }),
     column("Memory", "resident_bytes", format.bytes, { title: "resident" }),
   ];
@@ -103,7 +104,6 @@ function even(balance) {
   return `; an even share is ${format.percent(share)}${width ? `, by chance ${format.percent(Math.max(0, share - width))} to ${format.percent(share + width)}` : ""}`;
 }
 
-/** A table of what is seldom asked about each worker slot. */
 export function details() {
   const figures = new Table("Worker details", DETAILS, { key: (worker) => worker.worker_id });
   const node = folding("Worker details", "counts are since the last full reload", figures.node);
@@ -133,8 +133,10 @@ const DETAILS = [
   { head: "Restarts", value: restarts, text: (worker) => format.count(restarts(worker)) },
   column("Exceptions", "exceptions", format.count, { title: "unhandled" }),
   column("Harakiri", "harakiris", format.count, { title: "requests killed for taking too long" }),
-  { head: "Last CPU", title: "the CPU its main thread ran on last; in brackets the CPUs it may run on", value: (worker) => worker.last_cpu, text: (worker) => place(worker) },
-  { head: "CPU time by CPU", title: "where it spent its CPU time since the exporter's start", optional: true, left: true, wraps: true, value: (worker) => worker.residency, text: (worker) => home(worker) },
+  { head: "Last CPU", title: "the CPU its main thread ran on last; in brackets the CPUs it may run on",
+    value: (worker) => worker.last_cpu, text: (worker) => place(worker) },
+  { head: "CPU time by CPU", title: "where it spent its CPU time since the exporter's start", optional: true, left: true, wraps: true,
+    value: (worker) => worker.residency, text: (worker) => home(worker) },
 ];
 
 /** The share of a worker's CPU time on each CPU, the largest first. */
