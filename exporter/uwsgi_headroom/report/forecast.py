@@ -271,7 +271,9 @@ class _Line(Struct, frozen=True):
 
     @property
     def direction(self) -> Direction:
-        return "growth" if self.low > 0 else "decline" if self.high < 0 else "none"
+        if self.low > 0:
+            return "growth"
+        return "decline" if self.high < 0 else "none"
 
     @property
     def expected_slope(self) -> float:
