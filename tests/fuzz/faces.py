@@ -12,6 +12,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from tests.fuzz.mutations import tell_story
+from tests.support.observations import render_families
 from uwsgi_headroom import stats
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.check.reports import render_json, render_lines, render_list, render_report
@@ -23,7 +24,6 @@ from uwsgi_headroom.errors import REASONS, StatsError
 from uwsgi_headroom.history.totals import Totals, copy_totals
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.metrics import families
-from uwsgi_headroom.metrics.exposition import render_families
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.routes import Templates
 from uwsgi_headroom.source import Answer, File

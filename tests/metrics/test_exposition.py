@@ -15,9 +15,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from tests.support.captured_documents import NAMES
-from tests.support.observations import down, proven, series, up
+from tests.support.observations import down, proven, render_families, series, up
 from uwsgi_headroom.metrics import exposition, families, family
-from uwsgi_headroom.metrics.exposition import render_families
 from uwsgi_headroom.metrics.family import LabelSet, forget_label_sets, label_set, make_family, name_apart
 from uwsgi_headroom.watch.observation import Observation
 

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from prometheus_client.metrics_core import Metric
 
 from tests.support.captured_documents import NAMES, document, with_a_wrong_value
 from tests.support.monitoring import find
-from tests.support.observations import down, of_uwsgi, proven, series, up, watched
+from tests.support.observations import down, of_uwsgi, proven, render_families, series, up, watched
 from uwsgi_headroom import stats
 from uwsgi_headroom.analysis.findings import Finding, Held
 from uwsgi_headroom.analysis.findings.kind import Kind
@@ -23,7 +22,6 @@ from uwsgi_headroom.errors import REASONS, StatsError
 from uwsgi_headroom.history.events import KINDS
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.metrics import families
-from uwsgi_headroom.metrics.exposition import render_families
 from uwsgi_headroom.metrics.subsystems import crontab_schedule
 from uwsgi_headroom.record import Options, ServerRecord, Setup, Waits, WorkerRecord
 from uwsgi_headroom.stats.raw import Cron
@@ -175,7 +173,7 @@ def test_one_server_down_leaves_the_others_alone():
 
 def test_read_errors_are_counters_from_the_start():
     """Every reason has a series before the first failure, so that its first increase is seen."""
-    errors = _family(list(families([down("shop")])), "uwsgi_exporter_read_errors")
+    (errors,) = [family for family in families([down("shop")]) if family.name == "uwsgi_exporter_read_errors"]
     values = {sample.labels["reason"]: sample.value for sample in errors.samples}
     assert values == dict.fromkeys(REASONS, 0) | {"refused": 3}
 
@@ -371,11 +369,6 @@ def test_promtool_finds_nothing_wrong():
     text = render_families(families(everything))
     ran = subprocess.run([find("promtool"), "check", "metrics"], input=text, capture_output=True, check=False)
     assert (ran.returncode, ran.stdout.decode(), ran.stderr.decode()) == (0, "", "")
-
-
-def _family(collected: list[Metric], name: str) -> Metric:
-    (family,) = [family for family in collected if family.name == name]
-    return family
 
 
 def test_settings_that_will_hurt():

@@ -5,13 +5,12 @@ from msgspec.structs import replace
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from tests.support.observations import SLO, series, twice_the_share, up
+from tests.support.observations import SLO, render_families, series, twice_the_share, up
 from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import Server
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.history.response_times.bins import BUCKET_BOUNDS
 from uwsgi_headroom.metrics import families
-from uwsgi_headroom.metrics.exposition import render_families
 from uwsgi_headroom.watch.observation import Observation
 
 NAME = "uwsgi_response_time_seconds"

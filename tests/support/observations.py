@@ -1,6 +1,6 @@
 """Observations to render: captured documents as readings at a fixed time, and a server that is down."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 from prometheus_client.metrics_core import Metric
@@ -23,21 +23,14 @@ from uwsgi_headroom.kernel.facts import HostFacts, Memories
 from uwsgi_headroom.kernel.memory import AvailableMemory, OomKills, WorkerMemory
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.metrics import families
-from uwsgi_headroom.metrics.exposition import render_families
+from uwsgi_headroom.metrics.exposition import END, render_family
 from uwsgi_headroom.reading import Reading, describe_server
 from uwsgi_headroom.record import Backlog, MemoryPressure, Options, Quota, Setup, Waits
 from uwsgi_headroom.routes import ServedRoutes
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.surroundings import RoleUse, SharedConnection, Tasks, TrackedConnections
 from uwsgi_headroom.uwsgi_log.log import LogTotals
-from uwsgi_headroom.watch.observation import (
-    ExporterHealth,
-    HistoryHealth,
-    LastReload,
-    NotWatched,
-    Observation,
-    PatternServers,
-)
+from uwsgi_headroom.watch.observation import ExporterHealth, HistoryHealth, LastReload, NotWatched, Observation, Pattern
 from uwsgi_headroom.watch.pace import Pace
 from uwsgi_headroom.watch.recorder import Verdict
 
@@ -168,6 +161,11 @@ def proven(name: str, called: str = "") -> Observation:
     return replace(observation, code=CODE, verdict=verdict, loaded_at=WHEN - 900, alerts=[wait], judged_at=WHEN)
 
 
+def render_families(rendered: Iterable[Metric], *, openmetrics: bool = False) -> bytes:
+    texts = [render_family(family, openmetrics=openmetrics) for family in rendered]
+    return "".join([*texts, END * openmetrics]).encode()
+
+
 def of_uwsgi(observations: list[Observation]) -> list[Metric]:
     """The families that have samples of servers, without those of the exporter itself."""
     own = ("uwsgi_exporter_", "process_")
@@ -234,7 +232,7 @@ def watched(observation: Observation) -> Observation:
 HEALTH = ExporterHealth(
     history=HistoryHealth(is_written=True, size=1_000_000, dropped=0),
     reload=LastReload(is_successful=True, succeeded_at=1_780_000_000.0),
-    patterns=[PatternServers("/run/uwsgi/*.stats", found=2, expected=3, missing=1)],
+    patterns=[Pattern("/run/uwsgi/*.stats", found=2, expected=3, missing=1)],
     not_watched=[NotWatched("rights", 2, ("shop@www-data, PID 7",), "seen, not watched", "install it")],
 )
 """An exporter that serves, and has a history file and a pattern."""

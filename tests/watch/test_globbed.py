@@ -30,7 +30,7 @@ from uwsgi_headroom.watch import fleet as fleet_module
 from uwsgi_headroom.watch import globbed
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.globbed import FORGET_SECONDS, GLOB_SECONDS, LONG_ENOUGH, Remembered, ends_after, remember
-from uwsgi_headroom.watch.observation import PatternServers
+from uwsgi_headroom.watch.observation import Pattern
 
 LONG = {"shop": 3600.0}
 LATER = 1e10
@@ -101,7 +101,7 @@ def retiring(history: Path, up_seconds: dict[str, float]) -> Remembered:
     return Remembered(up_seconds, lambda: read_retired(history, LATER))
 
 
-def count(fleet: Fleet) -> PatternServers:
+def count(fleet: Fleet) -> Pattern:
     (servers,) = fleet.health.patterns
     return servers
 
@@ -134,7 +134,7 @@ def test_a_server_that_was_up_for_an_hour_is_not_forgotten(folder, monkeypatch):
     for _ in range(3):
         fleet.turn(FORGET_SECONDS)
     assert [(watch.name, watch.state) for watch in fleet.watches()] == [(Path(shop).parent.name, "down")]
-    assert count(fleet) == PatternServers(str(folder / "*" / "stats"), found=0, expected=1, missing=1)
+    assert count(fleet) == Pattern(str(folder / "*" / "stats"), found=0, expected=1, missing=1)
 
 
 def test_a_suspended_exporter_has_not_seen_the_server_up(folder):
@@ -163,10 +163,10 @@ def test_what_the_configuration_expects(tmp_path):
         before = fleet.watches()
         assert fleet.refreshed() == ["blog", "shop"]
         assert fleet.watches()[1] is before[0]
-        assert count(fleet) == PatternServers(str(tmp_path / "*.stats"), found=2, expected=1)
+        assert count(fleet) == Pattern(str(tmp_path / "*.stats"), found=2, expected=1)
         fleet = Globs(tmp_path / "*.stats", expect_number=3)
         fleet.refresh()
-    assert count(fleet) == PatternServers(str(tmp_path / "*.stats"), found=2, expected=3)
+    assert count(fleet) == Pattern(str(tmp_path / "*.stats"), found=2, expected=3)
 
 
 def test_retiring_ends_the_expectation(tmp_path):
@@ -180,7 +180,7 @@ def test_retiring_ends_the_expectation(tmp_path):
     retire(history, "shop", 1.0)
     assert fleet.turn() == []
     assert fleet.turn() == []
-    assert count(fleet) == PatternServers(str(tmp_path / "run" / "*.stats"))
+    assert count(fleet) == Pattern(str(tmp_path / "run" / "*.stats"))
     path.unlink()
     fleet.refresh()
     with listening(path):
@@ -216,7 +216,7 @@ def test_there_are_at_most_so_many(tmp_path, caplog):
         leave_socket(tmp_path / f"{number}.stats")
     for _ in range(3):
         assert len(fleet.turn()) == 3
-    assert count(fleet) == PatternServers(str(tmp_path / "*.stats"), found=3, left_out=2)
+    assert count(fleet) == Pattern(str(tmp_path / "*.stats"), found=3, left_out=2)
     for number in range(5):
         (tmp_path / f"{number}.stats").unlink()
     fleet.turn()

@@ -28,7 +28,7 @@ from uwsgi_headroom.documents.sentences import describe_full_host, find_first_ac
 from uwsgi_headroom.documents.subjects import build_code, build_emperor, build_router, build_routes, build_workers
 from uwsgi_headroom.errors import BlindError, DamagedError, NoSocketError, ReadError, StillRunsError
 from uwsgi_headroom.history.events import Event
-from uwsgi_headroom.history.window import SERVER, Window
+from uwsgi_headroom.history.window import SERVER
 from uwsgi_headroom.reading import Reading, describe_server
 from uwsgi_headroom.record import ServerRecord
 from uwsgi_headroom.same_fields import copy_fields, given
@@ -200,16 +200,15 @@ def _add_figures(document: schema.ServerDocument, figures: Figures) -> schema.Se
     return replace(
         document,
         **{name: getattr(figures, name) for name in same},
-        window=copy_fields(schema.WindowSection, figures.window, **_hide_uncounted(figures.window)),
+        window=copy_fields(schema.WindowSection, figures.window, **({} if figures.window.is_counted else _UNCOUNTED)),
         occupancy=sections.build_occupancy(figures.window),
         routes=given(figures.routes, lambda routes: build_routes(routes, figures.server)),
         code=given(figures.code, lambda code: build_code(code, figures.flow.response_time)),
     )
 
 
-def _hide_uncounted(window: Window) -> dict[str, None]:
-    """uWSGI's own counters in a window, where they are not known."""
-    return {} if window.is_counted else {row.name: None for row in SERVER if row.counter}
+_UNCOUNTED = {row.name: None for row in SERVER if row.counter}
+"""uWSGI's own counters in a window, where they are not known."""
 
 
 def explain_failure(error: ReadError, start: str = "") -> tuple[str, str]:
@@ -229,31 +228,35 @@ def explain_failure(error: ReadError, start: str = "") -> tuple[str, str]:
 def _build_error(error: ReadError | None, server: str, start: str = "") -> schema.Error | None:
     if error is None:
         return None
-    harm, change = explain_failure(error, start)
-    return schema.Error(
-        reason=error.reason,
-        message=_describe(error, start),
-        harm=harm,
-        change=change,
-        runbook=runbook_path("was_down", server),
-    )
+    message, (harm, change) = _describe(error, start), explain_failure(error, start)
+    runbook = runbook_path("was_down", server)
+    return schema.Error(reason=error.reason, message=message, harm=harm, change=change, runbook=runbook)
 
 
 def _judge(watch: Watch, figures: Figures | None, judged: Sequence[Finding]) -> tuple[Status, str]:
     """A server's status, and its verdict in a sentence. judged: the findings of its last reading, worst first."""
-    trouble = describe_trouble(watch.error, watch.explain_start(watch.error)) if watch.error else _silence(watch)
-    if trouble:
+    if trouble := _find_trouble(watch):
         return "unknown", trouble
     if figures:
         return worst_status(judged), say_verdict(figures, judged)
     match watch.reading and watch.reading.snapshot:
-        case EmperorSnapshot() as emperor:
-            return worst_status(judged), judged[0].title if judged else _describe_emperor(emperor)
+        case EmperorSnapshot(vassals=vassals):
+            state = "none is throttled" if vassals else "no application runs"
+            plain = f"Emperor with {counted(len(vassals), 'vassal')}; {state}."
+            return worst_status(judged), judged[0].title if judged else plain
         case RouterSnapshot(lacks_nodes=True):
             return "warning", "Router without a living node: start one, or let it subscribe."
         case RouterSnapshot() as router:
             return "ok", f"Router with {counted(router.active_sessions, 'open connection')}."
     return "unknown", "No figures yet: they need two readings, a second apart."
+
+
+def _find_trouble(watch: Watch) -> str | None:
+    if watch.error:
+        return describe_trouble(watch.error, watch.explain_start(watch.error))
+    if watch.reading is None:
+        return "Not read yet: the first reading is under way."
+    return "No answer for a while: these are the last figures." if watch.state == "stale" else None
 
 
 def describe_trouble(error: ReadError, start: str = "") -> str:
@@ -265,19 +268,6 @@ def describe_trouble(error: ReadError, start: str = "") -> str:
 
 def _describe(error: ReadError, start: str) -> str:
     return f"uWSGI's log says that {describe(start)}" if start else printable_name(str(error))
-
-
-def _silence(watch: Watch) -> str | None:
-    if watch.reading is None:
-        return "Not read yet: the first reading is under way."
-    if watch.state == "stale":
-        return "No answer for a while: these are the last figures."
-    return None
-
-
-def _describe_emperor(emperor: EmperorSnapshot) -> str:
-    state = "none is throttled" if emperor.vassals else "no application runs"
-    return f"Emperor with {counted(len(emperor.vassals), 'vassal')}; {state}."
 
 
 async def build_servers(
@@ -299,7 +289,7 @@ def build_server_list(
         time=clock.epoch(),
         version=__version__,
         servers=tuple(sorted(map(_build_summary, documents), key=urgency)),
-        patterns=msgspec.convert(health.patterns, tuple[schema.Pattern, ...], from_attributes=True),
+        patterns=tuple(health.patterns),
         not_watched=tuple(health.not_watched or ()),
         host=describe_full_host(documents),
     )
@@ -390,18 +380,10 @@ async def build_journal(
 def judge_again(document: schema.ServerDocument, figures: Figures, judged: Sequence[Finding]) -> schema.ServerDocument:
     """Judge a document anew by the figures of its window and their findings, worst first. A finding that it has gives
     the new one of its code what a watch remembered: since when, the event, and, as its evidence, how it began."""
-    before = {finding.code: finding for finding in document.findings}
-    findings = []
-    for finding in judged:
-        kept = before.get(finding.code)
-        remembered = (kept.evidence, kept.since, kept.event) if kept else ("", None, None)
-        findings.append(_describe_finding(finding, document.name, *remembered))
-    document = replace(
-        _add_figures(document, figures),
-        status=worst_status(judged),
-        verdict=say_verdict(figures, judged),
-        findings=tuple(findings),
-    )
+    before = {kept.code: (kept.evidence, kept.since, kept.event) for kept in document.findings}
+    findings = [_describe_finding(each, document.name, *before.get(each.code, ("", None, None))) for each in judged]
+    status, verdict = worst_status(judged), say_verdict(figures, judged)
+    document = replace(_add_figures(document, figures), status=status, verdict=verdict, findings=tuple(findings))
     return replace(document, lines=list_lines(document))
 
 

@@ -42,15 +42,15 @@ Count = list[int | None]
 class ThreadColumns(Struct, frozen=True, kw_only=True):
     """Threads at the end of each slice; null with stats-no-cores."""
 
-    configured: Count = field(default_factory=list)
-    available: Count = field(default_factory=list)
+    configured: Count = []
+    available: Count = []
 
 
 class ConcurrencyColumns(Struct, frozen=True, kw_only=True):
     """Mean requests in service: by Little's law, and observed in samples."""
 
-    littles_law: Column = field(default_factory=list)
-    observed: Column = field(default_factory=list)
+    littles_law: Column = []
+    observed: Column = []
 
 
 class Headrooms(Struct, frozen=True, kw_only=True):
@@ -58,12 +58,12 @@ class Headrooms(Struct, frozen=True, kw_only=True):
     factor: the least of them. cpu: if idle time is unknown, by the CPUs that are usable now. lock: of the application;
     null where none is known, and in points of less than 10 s."""
 
-    factor: Column = field(default_factory=list)
-    hottest_interpreter: Column = field(default_factory=list)
-    interpreters: Column = field(default_factory=list)
-    threads: Column = field(default_factory=list)
-    cpu: Column = field(default_factory=list)
-    lock: Column = field(default_factory=list)
+    factor: Column = []
+    hottest_interpreter: Column = []
+    interpreters: Column = []
+    threads: Column = []
+    cpu: Column = []
+    lock: Column = []
 
 
 class Occupancies(Struct, frozen=True, kw_only=True):
@@ -80,7 +80,7 @@ class WaitHistory(Struct, frozen=True, kw_only=True):
     states: tuple[ThreadState, ...] = STATES
     threads: list[Column] = field(default_factory=lambda: [[] for _ in STATES])
     backend_names: tuple[str, ...] = ()
-    backends: list[Column] = field(default_factory=list)
+    backends: list[Column] = []
 
 
 class ResponseTimeHistory(Struct, frozen=True, kw_only=True):
@@ -89,9 +89,9 @@ class ResponseTimeHistory(Struct, frozen=True, kw_only=True):
     requests. requests: completed over the same time; a percentile needs 1 / (1 - share) of them."""
 
     shares: tuple[float, ...] = SHARES
-    seconds: list[list[float | None]] = field(default_factory=lambda: [[] for _ in SHARES])
-    finest: list[float | None] = field(default_factory=list)
-    requests: list[int | None] = field(default_factory=list)
+    seconds: list[Column] = field(default_factory=lambda: [[] for _ in SHARES])
+    finest: Column = []
+    requests: Count = []
 
 
 class RouteHistory(Struct, frozen=True, kw_only=True):
@@ -99,24 +99,24 @@ class RouteHistory(Struct, frozen=True, kw_only=True):
     was not known yet has 0; `other` contains routes that were forgotten."""
 
     routes: tuple[str, ...] = ()
-    threads: list[list[float | None]] = field(default_factory=list)
+    threads: list[Column] = []
 
 
 class Events(Struct, frozen=True, kw_only=True):
     """Number of events in each slice."""
 
-    reloads: Count = field(default_factory=list)
-    respawns: Count = field(default_factory=list)
-    exceptions: Count = field(default_factory=list)
-    harakiris: Count = field(default_factory=list)
+    reloads: Count = []
+    respawns: Count = []
+    exceptions: Count = []
+    harakiris: Count = []
 
 
 class SocketHistory(Struct, frozen=True, kw_only=True):
     """The history of a socket. mean_queue: connections waiting; queue_wait: mean wait, null with several sockets."""
 
     name: str
-    mean_queue: Column = field(default_factory=list)
-    queue_wait: Column = field(default_factory=list)
+    mean_queue: Column = []
+    queue_wait: Column = []
 
 
 class WorkerHistory(Struct, frozen=True, kw_only=True):
@@ -124,12 +124,12 @@ class WorkerHistory(Struct, frozen=True, kw_only=True):
     wait for the interpreter lock; accepting: share of the time."""
 
     worker_id: int
-    share: Column = field(default_factory=list)
-    busy_threads: Column = field(default_factory=list)
-    interpreter_load: Column = field(default_factory=list)
-    response_time: Column = field(default_factory=list)
-    accepting: Column = field(default_factory=list)
-    lock_waiters: Column = field(default_factory=list)
+    share: Column = []
+    busy_threads: Column = []
+    interpreter_load: Column = []
+    response_time: Column = []
+    accepting: Column = []
+    lock_waiters: Column = []
 
 
 class HistoryDocument(Struct, frozen=True, kw_only=True):
@@ -148,22 +148,22 @@ class HistoryDocument(Struct, frozen=True, kw_only=True):
     step: float
     since: float
     until: float
-    time: list[float] = field(default_factory=list)
-    throughput: Column = field(default_factory=list)
-    response_time: Column = field(default_factory=list)
-    queue_wait: Column = field(default_factory=list)
+    time: list[float] = []
+    throughput: Column = []
+    response_time: Column = []
+    queue_wait: Column = []
     concurrency: ConcurrencyColumns = field(default_factory=ConcurrencyColumns)
     threads: ThreadColumns = field(default_factory=ThreadColumns)
     headroom: Headrooms = field(default_factory=Headrooms)
-    hot_ratio: Column = field(default_factory=list)
-    noise_floor: Column = field(default_factory=list)
+    hot_ratio: Column = []
+    noise_floor: Column = []
     occupancy: Occupancies = field(default_factory=Occupancies)
     waits: WaitHistory = field(default_factory=WaitHistory)
     response_times: ResponseTimeHistory = field(default_factory=ResponseTimeHistory)
     routes: RouteHistory | None = None
     events: Events = field(default_factory=Events)
-    sockets: list[SocketHistory] = field(default_factory=list)
-    workers: list[WorkerHistory] = field(default_factory=list)
+    sockets: list[SocketHistory] = []
+    workers: list[WorkerHistory] = []
 
 
 def slice_seconds(seconds: float, points: int, age: float = 0.0) -> float:
@@ -182,9 +182,9 @@ async def build_history(
 ) -> HistoryDocument:
     """Build the history of the `seconds` before `until` (epoch seconds, default now) in at most `points` slices. Lets
     other tasks run in between."""
-    ahead = clock.epoch() - clock.monotonic()
-    step = slice_seconds(seconds, points, clock.epoch() - until if until else 0.0)
-    until = clock.epoch() if until is None else until
+    now, ahead = clock.epoch(), clock.epoch() - clock.monotonic()
+    until = now if until is None else until
+    step = slice_seconds(seconds, points, now - until)
     # Start one step early: a slice begins with the end of the previous one.
     slices = watch.history.slices(step, until - ahead - seconds - step, until - ahead)
     totals, reading = watch.integrals.totals, watch.reading
@@ -364,11 +364,9 @@ def _append(to: HistoryDocument, record: Record) -> None:
     known = {each.worker_id: (each, times) for each, times in zip(workers, window.workers, strict=True)}
     for worker in to.workers:
         figures, times = known.get(worker.worker_id, (None, None))
-        put(worker.share, figures.share if figures else None)
+        for name in ("share", "interpreter_load", "response_time", "lock_waiters"):
+            put(getattr(worker, name), getattr(figures, name, None))
         put(worker.busy_threads, figures.concurrency if figures else None)
-        put(worker.interpreter_load, figures.interpreter_load if figures else None)
-        put(worker.response_time, figures.response_time if figures else None)
-        put(worker.lock_waiters, figures.lock_waiters if figures else None)
         put(worker.accepting, ratio(times.up_seconds, window.observed_seconds) if times else None)
     if to.routes:
         routes = record.routes

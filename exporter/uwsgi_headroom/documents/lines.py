@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from time import localtime, strftime
 
+from msgspec.structs import asdict
+
 from uwsgi_headroom.analysis.capacity import LIMITS, Headroom
 from uwsgi_headroom.analysis.demand import write_at_once
 from uwsgi_headroom.analysis.littles_law import EMPTY, NOTICED, stands_uncounted, waiting_clause
@@ -22,14 +24,14 @@ from uwsgi_headroom.documents.sentences import (
     describe_since,
     describe_stuck,
     describe_why_unjudged,
-    is_judged,
     list_causes,
     list_percentiles,
     list_routes,
     split_request_time,
     write_span,
 )
-from uwsgi_headroom.words.formats import byte_size, chosen, duration, factor, fine_percent, in_queue, significant, whole
+from uwsgi_headroom.same_fields import given
+from uwsgi_headroom.words.formats import chosen, duration, factor, fine_percent, in_queue, significant, whole
 from uwsgi_headroom.words.states import LIMITS as LIMIT_WORDS
 from uwsgi_headroom.words.states import STATUSES, WAITS
 from uwsgi_headroom.words.template import Facts, fill
@@ -48,11 +50,14 @@ _WAITING: dict[str | None, Tone] = {"noticed": "warning", "severe": "critical"}
 
 def list_lines(server: ServerDocument) -> tuple[TextLine, ...]:
     """The lines in their order. Those of a server that is down have none of its old figures."""
-    return tuple(line for line in _list_lines(server) if line)
+    return tuple(filter(None, _list_lines(server)))
 
 
-def _line(code: str, label: str, rank: int, parts: Sequence[str], tone: Tone | None = None) -> TextLine | None:
-    known = tuple(filter(None, parts))
+def _line(
+    code: str, label: str, rank: int, parts: Sequence[str], facts: Facts | None = None, tone: Tone | None = None
+) -> TextLine | None:
+    """A line of the parts that are not empty. facts: fill the parts, which are texts without them."""
+    known = tuple(filter(None, parts if facts is None else (fill(part, facts) for part in parts)))
     return TextLine(code=code, label=label, parts=known, tone=tone, rank=rank) if known else None
 
 
@@ -60,17 +65,15 @@ def _list_lines(server: ServerDocument) -> Iterator[TextLine | None]:
     yield _verdict(server)
     yield _line("act", "DO", 0, describe_first_act(server))
     if server.state == "down" and server.kind == "server":
-        before = server.flow.throughput if server.flow else None
-        parts = ["nothing", ": the server is down", fill("[before? ; {before:rate} before]", {"before": before})]
-        yield _line("served", "served", 1, parts)
+        parts = ("nothing", ": the server is down", "[before? ; {before:rate} before]")
+        yield _line("served", "served", 1, parts, {"before": server.flow.throughput if server.flow else None})
     if server.state != "down" and server.kind == "server" and server.flow:
         yield from _list_figures(server)
     yield from _throttled(server)
     yield _line("source", "source", 4, _describe_source(server)) if server.source == "kernel" else None
     yield _identity(server)
     for unknown in server.unknown:
-        text = fill("{what}[socket?  of {socket}]", {"what": unknown.what, "socket": unknown.socket})
-        yield _line("unknown", "not known", 30, [text, f": {unknown.why}"])
+        yield _line("unknown", "not known", 30, ("{what}[socket?  of {socket}]", ": {why}"), asdict(unknown))
 
 
 _NO_STATS = (
@@ -108,37 +111,27 @@ def _verdict(server: ServerDocument) -> TextLine | None:
     label = words.word if server.state == "up" else server.state.upper()
     message = server.error.message if server.error and server.state == "down" else server.verdict
     tone: Tone = "critical" if server.state == "down" else server.status
-    since = describe_since(server)
-    return _line("verdict", label, 0, [message, fill("[since?  Since {since}.]", {"since": since})], tone)
+    facts: Facts = {"message": message, "since": describe_since(server)}
+    return _line("verdict", label, 0, ("{message}", "[since?  Since {since}.]"), facts, tone)
 
 
 def _users_wait(server: ServerDocument) -> TextLine | None:
     flow = server.flow
     assert flow
     if flow.response_time is None:
-        return _line(
-            "users_wait",
-            "users wait",
-            0,
-            _list_untimed(server),
-            _WAITING.get(flow.waiting) or _tone_of_standing(server),
-        )
+        tone = _WAITING.get(flow.waiting) or _tone_of_standing(server)
+        return _line("users_wait", "users wait", 0, _list_untimed(server), tone=tone)
     served, queued = flow.response_time, flow.queue_wait
-    after: Facts = {"after": any(each.code == "works_after_response" for each in server.findings)}
+    facts: Facts = {"served": served, "queued": queued, "floor": flow.wait_is_floor}
+    facts["after"] = any(each.code == "works_after_response" for each in server.findings)
+    in_service = "{served:duration}", " in service[after? , with the work after the response]"
     if queued is None or queued < EMPTY:
-        facts: Facts = {"served": served, "unknown": queued is None, "queued": queued is not None, **after}
-        rest = (
-            " in service[after? , with the work after the response]; the "
-            "[unknown? wait in the listen queue is not known][queued? listen queue is empty]"
-        )
-        return _line("users_wait", "users wait", 0, [duration(served), fill(rest, facts)])
-    facts = {"floor": flow.wait_is_floor, "whole": whole([queued, served]), "queued": queued, "served": served, **after}
-    parts = [
-        "[floor? at least ]{whole}",
-        " = {queued:duration} in the listen queue[floor?  up to now] + {served:duration} in service"
-        "[after? , with the work after the response]",
-    ]
-    return _line("users_wait", "users wait", 0, [fill(part, facts) for part in parts], _WAITING.get(flow.waiting))
+        queue = "; the [queued? listen queue is empty][not queued? wait in the listen queue is not known]"
+        return _line("users_wait", "users wait", 0, (in_service[0], in_service[1] + queue), facts)
+    facts["whole"] = whole([queued, served])
+    sum_of = " = {queued:duration} in the listen queue[floor?  up to now] + "
+    parts = ("[floor? at least ]{whole}", sum_of + "".join(in_service))
+    return _line("users_wait", "users wait", 0, parts, facts, _WAITING.get(flow.waiting))
 
 
 def _list_untimed(server: ServerDocument) -> list[str]:
@@ -187,9 +180,7 @@ def _served(server: ServerDocument) -> TextLine | None:
         "refused": flow.refused or None,
         "none": flow.refused == 0 and not full,
         "full": full or None,
-        "exceptions": (window and window.exceptions) or None,
-        "harakiri": (window and window.harakiris) or None,
-        "reloads": (window and window.reloads) or None,
+        **{name: (window and getattr(window, name)) or None for name in ("exceptions", "harakiris", "reloads")},
     }
     parts = (
         "[rate? {rate:rate}][not rate? requests are not counted]",
@@ -198,11 +189,10 @@ def _served(server: ServerDocument) -> TextLine | None:
         "[full, not refused? ; queue full {full:percent} of the time]",
         "[none? ; none dropped at the queue]",
         "[exceptions? ; {exceptions:exception}]",
-        "[harakiri? ; {harakiri} harakiri]",
+        "[harakiris? ; {harakiris} harakiri]",
         "[reloads? ; {reloads:reload}]",
     )
-    tone = _tone_of_refusal(server) or _tone_of_standing(server)
-    return _line("served", "served", 1, [fill(part, facts) for part in parts], tone)
+    return _line("served", "served", 1, parts, facts, _tone_of_refusal(server) or _tone_of_standing(server))
 
 
 def _tone_of_refusal(server: ServerDocument) -> Tone | None:
@@ -224,10 +214,11 @@ def _slots(server: ServerDocument) -> str:
 
 def _time(server: ServerDocument) -> Iterator[TextLine | None]:
     waits = server.waits
-    time = split_request_time(waits, server.flow) if waits else None
     if waits is None:
         yield _line("time", "time", 12, _why_no_time(server))
-    if waits is None or time is None:
+        return
+    time = split_request_time(waits, server.flow)
+    if time is None:
         return
     sizes = [(part.size, part.backend or WAITS[part.state].name) for part in time.parts]
     named = [f"{size} {name}" for size, name in sizes if size != _NO_THREADS]
@@ -275,7 +266,7 @@ def _headroom(server: ServerDocument) -> TextLine | None:
         "[usable? ; {usable}]",
         "[sleeps? ; none if a rate limit or retries make requests wait]",
     )
-    return _line("headroom", "headroom", 3, [fill(part, facts) for part in parts])
+    return _line("headroom", "headroom", 3, parts, facts)
 
 
 def _why_no_headroom(room: Headroom) -> list[str]:
@@ -288,8 +279,7 @@ def _limits(server: ServerDocument) -> TextLine | None:
     room = server.headroom
     if room is None:
         return None
-    values = {limit: room.by_limit.get(limit) for limit in LIMITS}
-    known = sorted((value, limit) for limit, value in values.items() if value is not None)
+    known = sorted((room.by_limit[limit], limit) for limit in LIMITS if limit in room.by_limit)
     texts = [f"{LIMIT_WORDS[limit].name} {factor(value)}" for value, limit in known]
     texts += [f"{LIMIT_WORDS[limit].name} >100x" for limit in room.far]
     texts += [f"{LIMIT_WORDS[limit].name} seen, its limit is not known yet" for limit in room.unknown]
@@ -304,34 +294,33 @@ def _objective(server: ServerDocument) -> TextLine | None:
     unjudged = describe_why_unjudged(objective)
     missed = not unjudged and any((burn.rate or 0.0) > 1 for burn in objective.windows)
     facts: Facts = {
-        "met": not unjudged and not missed,
         "missed": missed,
         "unjudged": unjudged,
         "yet": unjudged == NOT_YET,
         "share": fine_percent(objective.objective, 5),
         "threshold": chosen(objective.threshold),
+        "burn": "" if unjudged else _describe_burn(objective.windows),
         "wait": objective.queue_wait,
         "load": objective.load_multiple,
         "reached": objective.load_multiple_reached,
-        "judged": not unjudged,
     }
     parts = (
-        "[met? met][missed? missed][unjudged? not judged][yet?  yet]",
+        "[missed? missed][unjudged? not judged][yet?  yet][not missed, not unjudged? met]",
         ": {share} within {threshold}[unjudged, not yet? ; {unjudged}]",
-        f"; {_describe_burn(objective.windows)}" if not unjudged else "",
-        "[judged, wait? ; queue wait {wait:duration}]",
-        "[judged, load, reached? ; p95 reaches {threshold} at {load:factor} today's load]",
-        "[judged, load, not reached? ; p95 stays under {threshold} up to {load:factor} today's load (the most seen in "
+        "[burn? ; {burn}]",
+        "[burn, wait? ; queue wait {wait:duration}]",
+        "[burn, load, reached? ; p95 reaches {threshold} at {load:factor} today's load]",
+        "[burn, load, not reached? ; p95 stays under {threshold} up to {load:factor} today's load (the most seen in "
         "the last hour)]",
     )
-    return _line("objective", "objective", 4, [fill(part, facts) for part in parts], _tone_of_objective(server))
+    return _line("objective", "objective", 4, parts, facts, _tone_of_objective(server))
 
 
 def _tone_of_objective(server: ServerDocument) -> Tone | None:
     """Where something is wrong, an objective that is missed now is a part of it: a budget that burns fast is critical,
     also in windows that are not full."""
     objective = server.objective
-    if objective is None or not is_judged(objective):
+    if objective is None or describe_why_unjudged(objective):
         return None
     now = (objective.windows[0].rate or 0.0) if server.status != "ok" else 0.0
     if objective.level == "fast" or now >= FAST_BURN:
@@ -341,9 +330,8 @@ def _tone_of_objective(server: ServerDocument) -> Tone | None:
 
 def _describe_burn(windows: Sequence[Burn]) -> str:
     short, long = windows[0], windows[-1]
-    facts: Facts = {
+    facts: Facts = asdict(long) | {
         "missed": long.share or None,
-        "requests": long.requests,
         "span": write_span(long.seconds),
         "causes": "".join(f", {cause}" for cause in list_causes(long)),
         "rate": long.rate or 0.0,
@@ -359,30 +347,26 @@ def _describe_burn(windows: Sequence[Burn]) -> str:
 
 def _queue(socket: Socket) -> TextLine | None:
     if socket.queue is None:
-        return _line("queue", "queue", 11, ["not known", f": {socket.reason}", f"  {socket.name}"])
+        return _line("queue", "queue", 11, ("not known", ": {reason}", "  {name}"), asdict(socket))
     is_full = socket.limit is not None and socket.queue >= socket.limit
-    mean = None if socket.mean_queue is None else in_queue(socket.mean_queue, socket.limit)
-    facts: Facts = {
+    facts: Facts = asdict(socket) | {
         "now": in_queue(socket.queue, socket.limit),
-        "limit": socket.limit,
-        "mean": mean,
+        "mean": given(socket.mean_queue, lambda mean: in_queue(mean, socket.limit)),
         "full": socket.full or None,
         "is_full": is_full,
         "oldest": socket.oldest_wait or None,
         "wait": socket.queue_wait or None,
-        "floor": socket.wait_is_floor,
-        "name": socket.name,
     }
     parts = (
         "{now}[limit?  of {limit}]",
         "[mean?  ({mean} on average)]",
         "[full? , full {full:percent} of the time][is_full, not full? , full]",
         "[oldest? , oldest {oldest:duration}]",
-        "[wait, floor? , mean wait at least {wait:duration}][wait, not floor? , mean wait {wait:duration}]",
+        "[wait? , mean wait ][wait, wait_is_floor? at least ][wait? {wait:duration}]",
         "  {name}",
     )
     tone: Tone | None = "critical" if is_full else "warning" if socket.full else None
-    return _line("queue", "queue", 5, [fill(part, facts) for part in parts], tone)
+    return _line("queue", "queue", 5, parts, facts, tone)
 
 
 def _response(server: ServerDocument) -> TextLine | None:
@@ -405,31 +389,27 @@ def _in_service(server: ServerDocument) -> TextLine | None:
         return None
     stuck = threads.stuck or None
     full = (server.occupancy.full if server.occupancy else None) or 0.0
-    facts: Facts = {
-        "observed": flow.observed is not None,
-        "busy": flow.observed,
+    facts: Facts = asdict(threads) | {
+        "observed": flow.observed,
         "mean": _available(threads),
         "slots": _slots(server),
         "law": flow.littles_law,
-        "now": threads.busy,
         "stuck": stuck,
-        "age": chosen(threads.stuck_seconds),
         "full": full >= _LEAST_SHARE and full,
-        "held": threads.held,
         "configured": threads.configured != threads.available and threads.configured,
     }
     parts = (
-        "[observed? {busy:mean}][not observed? not known]",
+        "[observed? {observed:mean}][not observed? not known]",
         "[observed, mean?  of {mean:threads} {slots}]",
         "[law? , {law:mean} by Little's law]",
-        "[now? , {now} now]",
-        "[stuck? , {stuck} for over {age}]",
+        "[busy? , {busy} now]",
+        "[stuck? , {stuck} for over {stuck_seconds:chosen}]",
         "[full? ; all busy {full:percent} of the time]",
         "[held? ; kept connections hold more]",
         "[configured? ; {configured} configured]",
     )
     is_alarm = stuck and _slots(server) != ASYNC
-    return _line("in_service", "in service", 5, [fill(part, facts) for part in parts], "critical" if is_alarm else None)
+    return _line("in_service", "in service", 5, parts, facts, "critical" if is_alarm else None)
 
 
 def _list_queue_wait(server: ServerDocument) -> list[str]:
@@ -470,61 +450,49 @@ def _balance(server: ServerDocument) -> TextLine | None:
         "[chance? ; chance alone explains up to {chance}x]",
         "[partly? ; {partly:worker} {partly:was|were} not up all the time]",
     )
-    return _line("balance", "busiest", 13, [fill(part, facts) for part in parts])
+    return _line("balance", "busiest", 13, parts, facts)
 
 
 def _cpu(server: ServerDocument) -> TextLine | None:
     used, host = server.cpu, server.host
     if used is None:
         return None
-    facts: Facts = {"idle": used.idle, "own": used.own, "others": used.others is not None, "by": used.others or 0.0}
-    facts |= {"cpus": host.cpus if host else None}
+    facts: Facts = asdict(used) | {"cpus": host and host.cpus}
     parts = (
         "{idle:cpu}[cpus?  of {cpus:threads}] idle",
         ", {own:cpu} used by the workers",
-        "[others? , {by:cpu} by other programs]",
+        "[others? , {others:cpu} by other programs]",
     )
-    return _line("cpu", "CPUs", 14, [fill(part, facts) for part in parts])
+    return _line("cpu", "CPUs", 14, parts, facts)
 
 
 def _memory(server: ServerDocument) -> TextLine | None:
     room = server.host.memory if server.host else None
     if room is None or room.more_workers is None:
         return None
-    facts: Facts = {"more": room.more_workers, "left": byte_size(room.available or 0)}
-    facts |= {"each": byte_size(room.per_worker or 0)}
-    parts = ("{more:more worker}", " would fit: {left} available, {each} each")
-    return _line("memory", "memory", 15, [fill(part, facts) for part in parts])
+    parts = ("{more_workers:more worker}", " would fit: {available:bytes} available, {per_worker:bytes} each")
+    return _line("memory", "memory", 15, parts, asdict(room))
 
 
 def _throttled(server: ServerDocument) -> Iterator[TextLine | None]:
     for vassal in server.emperor.throttled if server.emperor else ():
-        facts: Facts = {"name": vassal.name, "attempts": vassal.attempts, "delay": vassal.delay}
         parts = ("{name}", "[attempts? , {attempts:attempt}]", "[delay? , the next in {delay:duration}]")
-        yield _line("throttled", "throttled", 1, [fill(part, facts) for part in parts], "warning")
+        yield _line("throttled", "throttled", 1, parts, asdict(vassal), "warning")
 
 
 def _identity(server: ServerDocument) -> TextLine | None:
     identity = server.identity
     if identity is None:
         return None
-    facts: Facts = {
-        "pid": identity.pid,
-        "up": server.state == "up" and identity.uptime,
-        "host": identity.host,
-        "app": identity.application,
-        "config": identity.configuration_file,
-        "directory": identity.working_directory,
-        "emperor": identity.emperor_pid,
-    }
-    parts = [
+    facts: Facts = asdict(identity) | {"up": server.state == "up" and identity.uptime}
+    parts = (
         "[pid? master PID {pid:plain}]",
         "[up? , up {up:duration}]",
         "[host? , on {host}]",
-        "[app? , app {app}]",
-        "[config? , config {config}]",
-        "[directory? , directory {directory}]",
-        "[emperor? , vassal of PID {emperor:plain}]",
-    ]
-    known = [part for part in (fill(part, facts) for part in parts) if part]
+        "[application? , app {application}]",
+        "[configuration_file? , config {configuration_file}]",
+        "[working_directory? , directory {working_directory}]",
+        "[emperor_pid? , vassal of PID {emperor_pid:plain}]",
+    )
+    known = [text for part in parts if (text := fill(part, facts))]
     return _line("identity", "uWSGI", 9, [known[0].removeprefix(", "), *known[1:]]) if known else None

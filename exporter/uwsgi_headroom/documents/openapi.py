@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -78,19 +79,15 @@ def _plain(docstring: str) -> str:
 def _paths() -> dict[str, Any]:
     one = "/api/v2/servers/{server}"
     return {
-        "/api/v2/servers": _get("Every server, servers that are down first", Servers, [_WINDOW], 400, 503),
-        "/api/v2/events": _events("The list of servers, once a second", Servers, [_WINDOW], 400, 503),
-        one: _get("One server", ServerDocument, [_SERVER, _WINDOW], 400, 404, 503),
-        f"{one}/findings": _get("The findings about a server", Findings, [_SERVER, _WINDOW], 400, 404, 503),
-        f"{one}/history": _get(
-            "The last hour of a server, in columns", HistoryDocument, [_SERVER, *_HISTORY], 400, 404, 503
-        ),
-        f"{one}/journal": _get("The events of a server", JournalDocument, [_SERVER, *_JOURNAL], 400, 404, 503),
-        f"{one}/what-if": _get("Predictions for other settings", WhatIf, [_SERVER, _SETTINGS], 400, 404, 503),
-        f"{one}/compare": _get("What changed around a moment", ComparisonDocument, [_SERVER, *_COMPARE], 400, 404, 503),
-        f"{one}/events": _events(
-            "The document of a server, once a second", ServerDocument, [_SERVER, _WINDOW], 400, 404, 503
-        ),
+        "/api/v2/servers": _get("Every server, servers that are down first", Servers, _WINDOW),
+        "/api/v2/events": _events("The list of servers, once a second", Servers, _WINDOW),
+        one: _get("One server", ServerDocument, _SERVER, _WINDOW),
+        f"{one}/findings": _get("The findings about a server", Findings, _SERVER, _WINDOW),
+        f"{one}/history": _get("The last hour of a server, in columns", HistoryDocument, _SERVER, *_HISTORY),
+        f"{one}/journal": _get("The events of a server", JournalDocument, _SERVER, *_JOURNAL),
+        f"{one}/what-if": _get("Predictions for other settings", WhatIf, _SERVER, _SETTINGS),
+        f"{one}/compare": _get("What changed around a moment", ComparisonDocument, _SERVER, *_COMPARE),
+        f"{one}/events": _events("The document of a server, once a second", ServerDocument, _SERVER, _WINDOW),
     }
 
 
@@ -146,17 +143,17 @@ _COMPARE = [
     ),
 ]
 _WHY = {
-    400: "A parameter is invalid",
-    404: "No server has this name",
-    503: "Too many streams are open, or too many answers are being built: retry after the seconds in Retry-After",
+    "400": "A parameter is invalid",
+    "404": "No server has this name",
+    "503": "Too many streams are open, or too many answers are being built: retry after the seconds in Retry-After",
 }
 
 
-def _get(summary: str, document: type, parameters: list[dict[str, Any]], *problems: int) -> dict[str, Any]:
-    return _operation(summary, "application/json", _schema(document), parameters, problems)
+def _get(summary: str, document: type, *parameters: dict[str, Any]) -> dict[str, Any]:
+    return _operation(summary, "application/json", _schema(document), parameters)
 
 
-def _events(summary: str, document: type, parameters: list[dict[str, Any]], *problems: int) -> dict[str, Any]:
+def _events(summary: str, document: type, *parameters: dict[str, Any]) -> dict[str, Any]:
     schema = {
         "type": "string",
         "description": f"Server-Sent Events without a name; the data of each is a {document.__name__} document. "
@@ -164,16 +161,17 @@ def _events(summary: str, document: type, parameters: list[dict[str, Any]], *pro
         "contentMediaType": "application/json",
         "contentSchema": _schema(document),
     }
-    return _operation(summary, "text/event-stream", schema, parameters, problems)
+    return _operation(summary, "text/event-stream", schema, parameters)
 
 
 def _operation(
-    summary: str, media_type: str, schema: dict[str, Any], parameters: list[dict[str, Any]], problems: tuple[int, ...]
+    summary: str, media_type: str, schema: dict[str, Any], parameters: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
     responses = {"200": {"description": summary, "content": {media_type: {"schema": schema}}}}
     responses |= {
-        str(status): {"description": _WHY[status], "content": {"application/json": {"schema": _schema(Problem)}}}
-        for status in problems
+        status: {"description": why, "content": {"application/json": {"schema": _schema(Problem)}}}
+        for status, why in _WHY.items()
+        if status != "404" or _SERVER in parameters
     }
     return {"get": {"summary": summary, "parameters": parameters, "responses": responses}}
 

@@ -20,7 +20,7 @@ from uwsgi_headroom.documents.deploys import Deploy
 from uwsgi_headroom.documents.subjects import Code, Emperor, Route, Router, WorkerSection
 from uwsgi_headroom.history.events import Event
 from uwsgi_headroom.record import ConcurrencyKind
-from uwsgi_headroom.watch.observation import NotWatched
+from uwsgi_headroom.watch.observation import NotWatched, Pattern
 
 State = Literal["up", "stale", "down"]
 """up: read a moment ago; stale: the last reading is old and the current attempt has not ended; down: the last attempt
@@ -375,18 +375,6 @@ class Summary(Struct, frozen=True, kw_only=True):
     act: str = ""
     of_host: bool = False
     wait_is_floor: bool = False
-
-
-class Pattern(Struct, frozen=True, kw_only=True):
-    """A pattern of the configuration. found: sockets that match and are watched; expected: how many servers there
-    should be; missing: expected servers whose socket is not there, each of which is in the list, and down; left_out:
-    sockets that match and are not watched, because there are too many."""
-
-    pattern: str
-    found: int
-    expected: int
-    missing: int
-    left_out: int
 
 
 class Servers(Struct, frozen=True, kw_only=True):

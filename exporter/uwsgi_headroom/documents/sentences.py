@@ -10,7 +10,7 @@ from statistics import median
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from uwsgi_headroom.analysis.destinations import DestinationFigures
 from uwsgi_headroom.analysis.findings import WAITED, first_act
@@ -158,11 +158,6 @@ def _call(destination: DestinationFigures) -> str:
 _HOUR = 3600.0
 
 
-def percentile_name(share: float) -> str:
-    """Return the name of a percentile: 0.95 is `p95`."""
-    return f"p{100 * share:g}"
-
-
 def describe_percentile(percentile: Percentile, *, interval: bool = True) -> str:
     """Write a percentile: `480 ms (450 to 520)`, or `under 160 ms` if samples show no more. interval: with the range
     that contains it in 19 of 20 cases."""
@@ -208,27 +203,24 @@ def list_percentiles(section: ResponseTimes) -> Iterator[PercentileText]:
         elif percentile.seconds is None or percentile.seconds >= bound:
             text = _write_percentile(percentile)
         else:
-            text = _write_range(percentile), ""
+            low, high = _rounded(percentile.low), _rounded(percentile.high)
+            text = f"{low} to {high}" if percentile.low else f"under {high}", ""
         if percentile is not None and percentile.seconds is None:
             bound = max(bound, percentile.under or percentile.high)
         texts.setdefault(text, []).append(share)
     for (value, span), shares in texts.items():
-        names = " to ".join(dict.fromkeys((percentile_name(shares[0]), percentile_name(shares[-1]))))
+        names = " to ".join(dict.fromkeys(f"p{100 * share:g}" for share in (shares[0], shares[-1])))
         yield PercentileText(f"{names} {value}", span, 0.95 in shares)
-
-
-def _write_range(percentile: Percentile) -> str:
-    low, high = _rounded(percentile.low), _rounded(percentile.high)
-    return f"{low} to {high}" if percentile.low else f"under {high}"
 
 
 def describe_first_act(server: ServerDocument) -> list[str]:
     """Write the first thing to do about a server, and what it promises, such as `Raise threads from 4 to 7` and `; at
     least 65.1/s are served then`; empty if nothing has to be done."""
-    act = find_first_act(server)
-    problems = (problem for problem in list_problems(server) if problem.change)
-    serves = next((each.serves for each in problems if shorten_act(first_act(each.change)) == act), None)
-    return [act, fill("[serves? ; at least {serves:rate} are served then]", {"serves": serves})]
+    problem = _find_first_problem(server)
+    promise = fill(
+        "[serves? ; at least {serves:rate} are served then]", {"serves": problem.serves if problem else None}
+    )
+    return [find_first_act(server), promise]
 
 
 def describe_since(server: ServerDocument) -> str:
@@ -236,12 +228,11 @@ def describe_since(server: ServerDocument) -> str:
     if it is ok. Only an exporter knows it."""
     if server.state == "down":
         since = next((event.time for event in server.events if event.kind == "server_down"), None)
+        since = None if since is not None and server.time - since < _NEW else since
     else:
-        worst = server.findings[0] if server.findings and server.status in ("warning", "critical") else None
-        since = find_since(server, worst) if worst else None
-    if since is None or (server.state == "down" and server.time - since < _NEW):
-        return ""
-    return write_moment(since, server.time)
+        is_bad = server.findings and server.status in ("warning", "critical")
+        since = find_since(server, server.findings[0]) if is_bad else None
+    return "" if since is None else write_moment(since, server.time)
 
 
 def find_since(server: ServerDocument, finding: FindingSection) -> float | None:
@@ -266,10 +257,6 @@ _FIRST_JUDGED = 60.0
 
 _NEW = 1.0
 """Seconds: `check` itself sees a server go down when it first reads it, which says nothing of since when it is."""
-
-
-def is_judged(objective: Objective) -> bool:
-    return not describe_why_unjudged(objective)
 
 
 def describe_why_unjudged(objective: Objective) -> str:
@@ -339,13 +326,11 @@ def list_routes(routes: Sequence[Route]) -> list[str]:
     `GET / 20 %`; empty if no thread was busy. The names are not escaped."""
     shown = [route for route in routes if route.share >= _LEAST_ROUTE_SHARE][:_MOST]
     more = len(routes) - len(shown)
-    parts = [_describe_route(route, is_first=route is shown[0]) for route in shown]
+    template = "{route} {share:percent}[first?  of the busy threads][oldest? , oldest {oldest:duration}]"
+    parts = [
+        fill(template, {**asdict(route), "first": route is shown[0], "oldest": route.oldest_seconds}) for route in shown
+    ]
     return [*parts, f"{more} more"] if shown and more else parts
-
-
-def _describe_route(route: Route, *, is_first: bool) -> str:
-    facts: Facts = {"route": route.route, "share": route.share, "first": is_first, "oldest": route.oldest_seconds}
-    return fill("{route} {share:percent}[first?  of the busy threads][oldest? , oldest {oldest:duration}]", facts)
 
 
 def list_problems(server: ServerDocument) -> list[FindingSection]:
@@ -367,15 +352,17 @@ def lacks_host_only(server: ServerDocument) -> bool:
 
 
 def find_first_act(server: ServerDocument) -> str:
-    """The first thing to do about a server, without its full stop, maybe with backticks; empty if there is nothing.
-    Of what is equally severe, what its own settings can solve comes before what its host lacks."""
+    """The first thing to do about a server, without its full stop, maybe with backticks; empty if there is nothing."""
     if server.state == "down":
         return first_act(server.error.change) if server.error else ""
-    acts = sorted(
-        (problem for problem in list_problems(server) if problem.change),
-        key=lambda each: (each.severity != "critical", each.of_host),
-    )
-    return shorten_act(first_act(acts[0].change)) if acts else ""
+    problem = _find_first_problem(server)
+    return shorten_act(first_act(problem.change)) if problem else ""
+
+
+def _find_first_problem(server: ServerDocument) -> FindingSection | None:
+    """Of what is equally severe, what its own settings can solve comes before what its host lacks."""
+    problems = [problem for problem in list_problems(server) if problem.change]
+    return min(problems, key=lambda each: (each.severity != "critical", each.of_host), default=None)
 
 
 def shorten_act(act: str) -> str:

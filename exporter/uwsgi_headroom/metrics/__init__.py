@@ -11,14 +11,7 @@ from typing import Any
 from prometheus_client.metrics_core import Metric
 from prometheus_client.process_collector import ProcessCollector
 
-from uwsgi_headroom.metrics import (
-    exporter,
-    host,
-    sampled_totals,
-    server,
-    subsystems,
-    window_figures,
-)
+from uwsgi_headroom.metrics import exporter, host, sampled_totals, server, subsystems, window_figures
 from uwsgi_headroom.metrics.family import (
     Table,
     each_observation,
@@ -44,7 +37,7 @@ SECTIONS: Mapping[str, tuple[Table[Any], ...]] = {
     "Worker": ((each_slot, server.WORKER), (each_server, server.CLIENTS)),
     "Process": ((each_process, host.PROCESS), (each_slot, host.RESIDENT), (each_server, host.PROCESSES)),
     "Other process": ((host.each_role, host.ROLE),),
-    "Memory": ((each_slot, host.UNIQUE), (each_server, host.MEMORY)),
+    "Memory": ((each_slot, host.UNIQUE), (host.each_available, host.AVAILABLE), (each_server, host.MEMORY)),
     "CPU affinity": ((each_process, host.AFFINITY), (each_server, host.CPUS)),
     "Socket": ((host.each_socket, host.SOCKET), (each_server, host.SOCKETS), (host.each_overflow, host.OVERFLOWS)),
     "Sampled totals": (

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from uwsgi_headroom import __version__
 from uwsgi_headroom.errors import REASONS
-from uwsgi_headroom.metrics.family import Rows, Scrape, Subjects, label_set
+from uwsgi_headroom.metrics.family import Rows, Scrape, Subjects, each_found, each_part, label_set
 from uwsgi_headroom.watch.observation import (
     NOT_WATCHED,
     ExporterHealth,
@@ -15,7 +15,7 @@ from uwsgi_headroom.watch.observation import (
     LastReload,
     NotWatched,
     Observation,
-    PatternServers,
+    Pattern,
 )
 from uwsgi_headroom.watch.tasks import TASKS
 
@@ -68,28 +68,19 @@ def _count(found: Sequence[NotWatched] | None) -> Mapping[str, int]:
     return {} if found is None else {reason: numbers.get(reason, 0) for reason in NOT_WATCHED}
 
 
-def each_pattern(scrape: Scrape) -> Subjects[PatternServers]:
-    return [(label_set(pattern=servers.pattern), servers) for servers in scrape.health.patterns]
+each_pattern = each_part(each_exporter, "pattern", lambda health: [(each.pattern, each) for each in health.patterns])
 
-
-PATTERN: Rows[PatternServers] = {
+PATTERN: Rows[Pattern] = {
     "uwsgi_exporter_pattern_servers{state}": (
         "Servers of a pattern by state: found (its socket is there and watched), expected (how many there should be), "
         "missing (an expected server, watched by its name, whose socket is not there), left_out (a socket that is not "
         "watched, because there are more than max_servers). Absent without patterns.",
-        lambda servers: {
-            "found": servers.found,
-            "expected": servers.expected,
-            "missing": servers.missing,
-            "left_out": servers.left_out,
-        },
+        lambda servers: {state: getattr(servers, state) for state in ("found", "expected", "missing", "left_out")},
     ),
 }
 
 
-def each_reload(scrape: Scrape) -> Subjects[LastReload]:
-    return [(label_set(), scrape.health.reload)] if scrape.health.reload else []
-
+each_reload = each_found(each_exporter, lambda health: health.reload)
 
 RELOAD: Rows[LastReload] = {
     "uwsgi_exporter_config_last_reload_successful": (
@@ -103,9 +94,7 @@ RELOAD: Rows[LastReload] = {
 }
 
 
-def each_history(scrape: Scrape) -> Subjects[HistoryHealth]:
-    return [(label_set(), scrape.health.history)] if scrape.health.history else []
-
+each_history = each_found(each_exporter, lambda health: health.history)
 
 HISTORY: Rows[HistoryHealth] = {
     "uwsgi_exporter_history_written": (

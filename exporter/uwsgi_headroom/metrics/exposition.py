@@ -6,7 +6,6 @@ bytes for this package's families about ten times faster; a test compares the tw
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cache, lru_cache
 
 from prometheus_client.metrics_core import Metric
@@ -19,11 +18,6 @@ END = "# EOF\n"
 """The last line of OpenMetrics."""
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
-
-
-def render_families(families: Iterable[Metric], *, openmetrics: bool = False) -> bytes:
-    texts = [render_family(family, openmetrics=openmetrics) for family in families]
-    return "".join([*texts, END if openmetrics else ""]).encode()
 
 
 def render_family(family: Metric, *, openmetrics: bool = False) -> str:

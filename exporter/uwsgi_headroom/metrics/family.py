@@ -30,7 +30,9 @@ class LabelSet(dict[str, str]):
     __slots__ = ("text",)
 
     def __init__(self, **labels: str) -> None:
-        super().__init__({name: _make_harmless(value) for name, value in labels.items()})
+        # Text that does something to the terminal of who reads a scrape is escaped; line breaks, by both formats.
+        harmless = {name: "\n".join(map(escape_text, value.split("\n"))) for name, value in labels.items()}
+        super().__init__(harmless)
         pairs = [f'{name}="{_escape(value)}"' for name, value in sorted(self.items())]
         self.text = f"{{{','.join(pairs)}}}" if pairs else ""
 
@@ -86,7 +88,12 @@ class Family(Metric):
 Subject = TypeVar("Subject")
 Key = TypeVar("Key")
 
+Whole = TypeVar("Whole")
+
 Subjects = Sequence[tuple[LabelSet, Subject]]
+
+Each = Callable[["Scrape"], Subjects[Subject]]
+"""Lists the subjects of a kind in a scrape."""
 
 
 class Histogram(NamedTuple):
@@ -107,7 +114,7 @@ and its value is a mapping; with several labels, the keys of the mapping have a 
 `Histogram`.
 """
 
-Table = tuple[Callable[["Scrape"], Subjects[Subject]], Rows[Subject]]
+Table = tuple[Each[Subject], Rows[Subject]]
 """Families, and which subjects of a scrape have samples of them."""
 
 
@@ -201,11 +208,6 @@ def add_up(
     return sums
 
 
-def _make_harmless(value: str) -> str:
-    """Escape what does something to the terminal in which somebody reads a scrape. Both formats escape line breaks."""
-    return "\n".join(map(escape_text, value.split("\n")))
-
-
 def _escape(value: str) -> str:
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
@@ -242,77 +244,70 @@ class ObservedServer(Struct, frozen=True, dict=True):
 
 
 class Scrape(Struct, frozen=True):
-    """All observations of one scrape, with their labels, and those whose documents are a uWSGI server's, an emperor's
-    or a router's."""
+    """All observations of one scrape, with their labels, and those whose documents are a uWSGI server's."""
 
     observations: Sequence[tuple[LabelSet, Observation]]
     health: ExporterHealth
-    readings: list[tuple[LabelSet, Reading]]
     servers: list[tuple[LabelSet, ObservedServer]]
     slots: list[tuple[LabelSet, Slot]]
-
-    @property
-    def summed(self) -> list[tuple[LabelSet, ObservedServer]]:
-        """The servers whose totals have series: not those of the kernel while stats do not answer, which would be less
-        than before, and whose end would look like growth."""
-        return [pair for pair in self.servers if not pair[1].observation.is_silent]
 
 
 def group_by_kind(observations: Sequence[Observation], health: ExporterHealth = WELL) -> Scrape:
     """Label the observations, and group them. Call this once at the beginning of a scrape."""
     forget_label_sets()
     labelled = [(label_set(server=observation.name), observation) for observation in observations]
-    read = [(labels, observation, observation.reading) for labels, observation in labelled if observation.reading]
-    servers = [
-        (labels, _observe(labels, observation, reading, reading.snapshot, observation.server))
-        for labels, observation, reading in read
-        if isinstance(reading.snapshot, Snapshot) and observation.server
-    ]
-    return Scrape(
-        observations=labelled,
-        health=health,
-        readings=[(labels, reading) for labels, _, reading in read],
-        servers=servers,
-        slots=[pair for _, server in servers for pair in server.slots if server.snapshot.source == "stats"],
-    )
+    servers = [(labels, server) for labels, observation in labelled if (server := _observe(labels, observation))]
+    slots = [pair for _, server in servers for pair in server.slots if server.snapshot.source == "stats"]
+    return Scrape(labelled, health, servers, slots)
 
 
-def _observe(
-    labels: LabelSet, observation: Observation, reading: Reading, snapshot: Snapshot, record: ServerRecord
-) -> ObservedServer:
-    ids = tuple([str(worker.worker_id) for worker in snapshot.workers])
-    processes = reading.host.processes
-    slots = [Slot(worker, reading, processes.get(worker.pid or 0)) for worker in snapshot.workers]
-    labelled = list(zip(label_sets("worker_id", ids, **labels), slots, strict=True))
-    return ObservedServer(observation, reading, snapshot, record, labelled)
+def _observe(labels: LabelSet, observation: Observation) -> ObservedServer | None:
+    reading, record = observation.reading, observation.server
+    if not reading or not record or not isinstance(reading.snapshot, Snapshot):
+        return None
+    workers, processes = reading.snapshot.workers, reading.host.processes
+    labelled = label_sets("worker_id", tuple([str(worker.worker_id) for worker in workers]), **labels)
+    slots = [Slot(worker, reading, processes.get(worker.pid or 0)) for worker in workers]
+    return ObservedServer(observation, reading, reading.snapshot, record, list(zip(labelled, slots, strict=True)))
 
 
 def each_observation(scrape: Scrape) -> Subjects[Observation]:
     return scrape.observations
 
 
-def each_reading(scrape: Scrape) -> Subjects[Reading]:
-    return scrape.readings
-
-
 def each_server(scrape: Scrape) -> Subjects[ObservedServer]:
     return scrape.servers
 
 
-def each_server_with(find: Callable[[ObservedServer], object]) -> Callable[[Scrape], Subjects[ObservedServer]]:
-    return lambda scrape: [(labels, server) for labels, server in scrape.servers if find(server)]
-
-
-def each_totals(scrape: Scrape) -> Subjects[Totals]:
-    return [(labels, server.totals) for labels, server in scrape.summed]
+def each_summed(scrape: Scrape) -> Subjects[ObservedServer]:
+    """The servers whose totals have series: not those of the kernel while stats do not answer, which would be less than
+    before, and whose end would look like growth."""
+    return [pair for pair in scrape.servers if not pair[1].observation.is_silent]
 
 
 def each_slot(scrape: Scrape) -> Subjects[Slot]:
     return scrape.slots
 
 
-def each_process(scrape: Scrape) -> Subjects[WorkerProcess]:
-    return [(labels, slot.process) for labels, slot in each_slot(scrape) if slot.process]
+def each_found(among: Each[Whole], find: Callable[[Whole], Subject | None]) -> Each[Subject]:
+    """Lists what is found in subjects, with the labels of these; nothing for those without it."""
+    return lambda scrape: [(labels, found) for labels, whole in among(scrape) if (found := find(whole))]
+
+
+def each_part(among: Each[Whole], label: str, find: Callable[[Whole], Iterable[tuple[str, Subject]]]) -> Each[Subject]:
+    """Lists the parts of subjects that have one more label. find: lists those of a subject, with the label's value."""
+    return lambda scrape: [
+        (label_set(**labels, **{label: name}), part) for labels, whole in among(scrape) for name, part in find(whole)
+    ]
+
+
+def each_with(find: Callable[[ObservedServer], object]) -> Each[ObservedServer]:
+    return each_found(each_server, lambda server: server if find(server) else None)
+
+
+each_reading = each_found(each_observation, lambda observation: observation.reading)
+each_totals = each_found(each_summed, lambda server: server.totals)
+each_process = each_found(each_slot, lambda slot: slot.process)
 
 
 def each_worker_totals(scrape: Scrape) -> Subjects[WorkerTotals]:
@@ -322,18 +317,3 @@ def each_worker_totals(scrape: Scrape) -> Subjects[WorkerTotals]:
         if server.snapshot.source == "stats"
         for (labels, _), totals in zip(server.slots, server.totals.workers, strict=False)
     ]
-
-
-def each_part(
-    label: str, find: Callable[[ObservedServer], Iterable[tuple[str, Subject]]]
-) -> Callable[[Scrape], Subjects[Subject]]:
-    """Lists the parts of servers that have such a label. find: lists those of a server, with the label's value."""
-
-    def list_parts(scrape: Scrape) -> Subjects[Subject]:
-        return [
-            (label_set(**labels, **{label: name}), part)
-            for labels, server in scrape.servers
-            for name, part in find(server)
-        ]
-
-    return list_parts

@@ -8,8 +8,9 @@ from __future__ import annotations
 from uwsgi_headroom.analysis.capacity import count_more_workers
 from uwsgi_headroom.analysis.worker_states import count_workers_sharing_one_cpu, count_workers_with_own_sockets
 from uwsgi_headroom.kernel.backlogs import ListenOverflows
+from uwsgi_headroom.kernel.memory import AvailableMemory
 from uwsgi_headroom.kernel.processes import WorkerProcess
-from uwsgi_headroom.metrics.family import ObservedServer, Rows, Scrape, Slot, Subjects, each_part
+from uwsgi_headroom.metrics.family import ObservedServer, Rows, Slot, each_found, each_part, each_server
 from uwsgi_headroom.record import Backlog
 from uwsgi_headroom.surroundings import RoleUse
 
@@ -26,10 +27,7 @@ PROCESS: Rows[WorkerProcess] = {
             "involuntary": process.involuntary_context_switches,
         },
     ),
-    "uwsgi_worker_open_fds": (
-        "Open files and sockets of the worker process.",
-        lambda process: process.open_fds,
-    ),
+    "uwsgi_worker_open_fds": ("Open files and sockets of the worker process.", lambda process: process.open_fds),
 }
 
 RESIDENT: Rows[Slot] = {
@@ -57,7 +55,7 @@ PROCESSES: Rows[ObservedServer] = {
     ),
 }
 
-each_role = each_part("kind", lambda server: [(use.role, use) for use in server.record.roles])
+each_role = each_part(each_server, "kind", lambda server: [(use.role, use) for use in server.record.roles])
 
 ROLE: Rows[RoleUse] = {
     "uwsgi_process_cpu_seconds_total": (
@@ -86,29 +84,24 @@ UNIQUE: Rows[Slot] = {
 }
 
 
-def _find_available_memory(server: ObservedServer) -> int | None:
-    memory = server.reading.host.memory
-    return memory.available.byte_count if memory and memory.available else None
+each_memory = each_found(each_server, lambda server: server.reading.host.memory)
+each_available = each_found(each_memory, lambda memory: memory.available)
 
-
-def _find_pressure(server: ObservedServer) -> dict[str, float] | None:
-    memory = server.reading.host.memory
-    pressure = memory and memory.available and memory.available.pressure
-    return {"some": pressure.some, "full": pressure.full} if pressure else None
-
-
-MEMORY: Rows[ObservedServer] = {
+AVAILABLE: Rows[AvailableMemory] = {
     "uwsgi_memory_available_bytes": (
         "Memory still available to the server: the least of the host's available memory and the memory left under its "
         "cgroups' limits.",
-        _find_available_memory,
+        lambda memory: memory.byte_count,
     ),
     "uwsgi_memory_pressure_ratio{kind}": (
         "The part of the last minute in which processes of the server's cgroup waited for memory, or those of the "
         'host, if the kernel does not count it by cgroup: at least one (kind="some"), or all that had work '
         '(kind="full"). Absent if the kernel does not count it.',
-        _find_pressure,
+        lambda memory: {kind: getattr(memory.pressure, kind) for kind in ("some", "full")} if memory.pressure else None,
     ),
+}
+
+MEMORY: Rows[ObservedServer] = {
     "uwsgi_memory_headroom_workers{source}": (
         "How many more workers of the size of the largest fit into available memory, by unique memory "
         '(source="uss"), or, if that is unknown, by anonymous memory (source="anonymous"), which is a lower bound.',
@@ -121,10 +114,7 @@ AFFINITY: Rows[WorkerProcess] = {
         "CPUs that the worker's affinity mask allows. A mask inherited from the master does not pin the worker.",
         lambda process: len(process.affinity) if process.affinity else None,
     ),
-    "uwsgi_worker_last_cpu": (
-        "The CPU that the worker's main thread last ran on.",
-        lambda process: process.last_cpu,
-    ),
+    "uwsgi_worker_last_cpu": ("The CPU that the worker's main thread last ran on.", lambda process: process.last_cpu),
 }
 
 CPUS: Rows[ObservedServer] = {
@@ -144,7 +134,7 @@ CPUS: Rows[ObservedServer] = {
     ),
 }
 
-each_socket = each_part("socket", lambda server: server.reading.listen_queues().items())
+each_socket = each_part(each_server, "socket", lambda server: server.reading.listen_queues().items())
 
 SOCKET: Rows[Backlog] = {
     "uwsgi_socket_queue_length": (
@@ -196,9 +186,7 @@ SOCKETS: Rows[ObservedServer] = {
 }
 
 
-def each_overflow(scrape: Scrape) -> Subjects[ListenOverflows]:
-    return [(labels, counts) for labels, server in scrape.servers if (counts := server.reading.host.overflows)]
-
+each_overflow = each_found(each_server, lambda server: server.reading.host.overflows)
 
 OVERFLOWS: Rows[ListenOverflows] = {
     "uwsgi_listen_overflows_total": (

@@ -15,6 +15,9 @@ from uwsgi_headroom.metrics.family import (
     Rows,
     Scrape,
     Subjects,
+    each_found,
+    each_server,
+    each_totals,
     each_worker_totals,
     tabulate_counts,
 )
@@ -35,9 +38,7 @@ WORKER_TOTALS: Rows[WorkerTotals] = {
 }
 
 
-def each_cpu(scrape: Scrape) -> Subjects[CpuTotals]:
-    return [(labels, cpu) for labels, server in scrape.summed if (cpu := server.totals.cpu) and cpu.since is not None]
-
+each_cpu = each_found(each_totals, lambda totals: totals.cpu if totals.cpu and totals.cpu.since is not None else None)
 
 CPU_TOTALS: Rows[CpuTotals] = tabulate_counts(CPU)
 
@@ -58,12 +59,9 @@ SERVER_TOTALS: Rows[Totals] = {
 }
 
 
-def each_occupied(scrape: Scrape) -> Subjects[Totals]:
-    return [(labels, server.totals) for labels, server in scrape.summed if any(server.totals.occupancy)]
-
+each_occupied = each_found(each_totals, lambda totals: totals if any(totals.occupancy) else None)
 
 _BOUNDS = (*map(str, OCCUPANCY_BOUNDS), "+Inf")
-
 
 OCCUPANCY: Rows[Totals] = {
     "uwsgi_full_occupancy_seconds_total": (
@@ -77,10 +75,7 @@ OCCUPANCY: Rows[Totals] = {
 }
 
 EXPORTER_TOTALS: Rows[Observation] = {
-    "uwsgi_exporter_samples_total": (
-        "Readings used for the integrals.",
-        lambda server: server.totals.samples,
-    ),
+    "uwsgi_exporter_samples_total": ("Readings used for the integrals.", lambda server: server.totals.samples),
     "uwsgi_exporter_observed_seconds_total": (
         "Time covered by samples. If there are gaps, divide an integral by this time, not by wall-clock time.",
         lambda server: server.totals.observed_seconds,
@@ -92,12 +87,9 @@ EXPORTER_TOTALS: Rows[Observation] = {
 }
 
 
-def each_waits(scrape: Scrape) -> Subjects[WaitTotals]:
-    return [
-        (labels, waits)
-        for labels, server in scrape.summed
-        if (waits := server.totals.waits) and waits.since is not None
-    ]
+each_waits = each_found(
+    each_totals, lambda totals: totals.waits if totals.waits and totals.waits.since is not None else None
+)
 
 
 def each_lock_wait(scrape: Scrape) -> Subjects[float]:
@@ -135,9 +127,7 @@ CONNECTIONS: Rows[ObservedServer] = {
 }
 
 
-def each_routed(scrape: Scrape) -> Subjects[RouteTotals]:
-    return [(labels, routes) for labels, server in scrape.summed if (routes := server.totals.routes)]
-
+each_routed = each_found(each_totals, lambda totals: totals.routes)
 
 ROUTES: Rows[RouteTotals] = {
     "uwsgi_route_busy_thread_seconds_total{route}": (
@@ -148,9 +138,7 @@ ROUTES: Rows[RouteTotals] = {
 }
 
 
-def each_code(scrape: Scrape) -> Subjects[CodeTotals]:
-    return [(labels, code) for labels, server in scrape.servers if (code := server.observation.code)]
-
+each_code = each_found(each_server, lambda server: server.observation.code)
 
 CODE: Rows[CodeTotals] = {
     "uwsgi_code_busy_thread_seconds_total{function,file,state}": (

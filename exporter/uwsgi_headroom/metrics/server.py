@@ -11,7 +11,18 @@ from uwsgi_headroom.analysis.worker_states import count_harmful_now, find_withou
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.history.counts import sum_if_all_known
 from uwsgi_headroom.history.events import KINDS
-from uwsgi_headroom.metrics.family import ObservedServer, Rows, Scrape, Slot, Subjects, add_up, each_slot, label_set
+from uwsgi_headroom.metrics.family import (
+    ObservedServer,
+    Rows,
+    Scrape,
+    Slot,
+    Subjects,
+    add_up,
+    each_found,
+    each_observation,
+    each_slot,
+    label_set,
+)
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats.raw import App
 from uwsgi_headroom.stats.server import STATES
@@ -202,10 +213,8 @@ def _find_slowest(server: ObservedServer) -> dict[tuple[str, str], int]:
     return slowest
 
 
-def each_slot_with_several(scrape: Scrape) -> Subjects[Slot]:
-    """Only the workers with several applications: the requests of a single one are those of the worker."""
-    return [(labels, slot) for labels, slot in each_slot(scrape) if len(slot.worker.apps) > 1]
-
+each_slot_with_several = each_found(each_slot, lambda slot: slot if len(slot.worker.apps) > 1 else None)
+"""Only the workers with several applications: the requests of a single one are those of the worker."""
 
 APPLICATION: Rows[ObservedServer] = {
     "uwsgi_app_startup_time_seconds{app_id,mountpoint}": (
@@ -231,9 +240,7 @@ APPLICATIONS_OF_WORKER: Rows[Slot] = {
 }
 
 
-def each_log(scrape: Scrape) -> Subjects[LogTotals]:
-    return [(labels, observation.log) for labels, observation in scrape.observations if observation.log]
-
+each_log = each_found(each_observation, lambda observation: observation.log)
 
 LOG: Rows[LogTotals] = {
     "uwsgi_log_messages_total{message}": (

@@ -12,8 +12,11 @@ from uwsgi_headroom.metrics.family import (
     Scrape,
     Subjects,
     add_up,
+    each_found,
     each_part,
-    each_server_with,
+    each_reading,
+    each_server,
+    each_with,
     label_set,
     name_apart,
 )
@@ -27,7 +30,7 @@ from uwsgi_headroom.stats.raw import (
     is_set,
 )
 
-each_cache = each_part("name", lambda server: name_apart(server.snapshot.caches, lambda cache: cache.name))
+each_cache = each_part(each_server, "name", lambda server: name_apart(server.snapshot.caches, lambda cache: cache.name))
 
 CACHE: Rows[Cache] = {
     "uwsgi_cache_hits_total": ("Lookups that found an item.", lambda cache: cache.hits),
@@ -37,7 +40,7 @@ CACHE: Rows[Cache] = {
     "uwsgi_cache_max_items": ("Items the cache can hold.", lambda cache: cache.max_items),
 }
 
-each_with_spoolers = each_server_with(lambda server: server.snapshot.spoolers or server.record.spoolers)
+each_with_spoolers = each_with(lambda server: server.snapshot.spoolers or server.record.spoolers)
 
 SPOOLER: Rows[ObservedServer] = {
     "uwsgi_spooler_tasks_total{spooler}": (
@@ -84,7 +87,9 @@ CRON: Rows[Cron] = {
     ),
 }
 
-each_legion = each_part("legion", lambda server: name_apart(server.snapshot.legions, lambda legion: legion.name))
+each_legion = each_part(
+    each_server, "legion", lambda server: name_apart(server.snapshot.legions, lambda legion: legion.name)
+)
 
 LEGION: Rows[Legion] = {
     "uwsgi_legion_lord": (
@@ -96,7 +101,7 @@ LEGION: Rows[Legion] = {
     "uwsgi_legion_members": ("Other nodes that this node knows.", lambda legion: len(legion.members)),
 }
 
-each_with_locks = each_server_with(lambda server: server.snapshot.source == "stats" and server.snapshot.locks)
+each_with_locks = each_with(lambda server: server.snapshot.source == "stats" and server.snapshot.locks)
 
 LOCK: Rows[ObservedServer] = {
     "uwsgi_lock_held{lock}": (
@@ -106,7 +111,7 @@ LOCK: Rows[ObservedServer] = {
     ),
 }
 
-each_with_custom_metrics = each_server_with(lambda server: server.snapshot.custom_metrics)
+each_with_custom_metrics = each_with(lambda server: server.snapshot.custom_metrics)
 
 CUSTOM: Rows[ObservedServer] = {
     "uwsgi_custom_total{name}": (
@@ -128,9 +133,9 @@ CUSTOM: Rows[ObservedServer] = {
 other modules export these figures better, and `core.overloaded` also counts reads of the stats."""
 
 
-def each_emperor(scrape: Scrape) -> Subjects[EmperorSnapshot]:
-    return [(labels, each.snapshot) for labels, each in scrape.readings if isinstance(each.snapshot, EmperorSnapshot)]
-
+each_emperor = each_found(
+    each_reading, lambda each: each.snapshot if isinstance(each.snapshot, EmperorSnapshot) else None
+)
 
 EMPEROR: Rows[EmperorSnapshot] = {
     "uwsgi_emperor_vassals": ("Vassals the emperor runs.", lambda emperor: len(emperor.vassals)),
@@ -141,13 +146,7 @@ EMPEROR: Rows[EmperorSnapshot] = {
 }
 
 
-def each_vassal(scrape: Scrape) -> Subjects[ListedVassal]:
-    return [
-        (label_set(**labels, vassal=name), vassal)
-        for labels, emperor in each_emperor(scrape)
-        for name, vassal in name_apart(emperor.vassals, lambda vassal: vassal.name)
-    ]
-
+each_vassal = each_part(each_emperor, "vassal", lambda emperor: name_apart(emperor.vassals, lambda each: each.name))
 
 VASSAL: Rows[ListedVassal] = {
     "uwsgi_vassal_ready": ("Whether the vassal has started.", lambda vassal: is_set(vassal.ready)),
@@ -165,15 +164,12 @@ VASSAL: Rows[ListedVassal] = {
 }
 
 
-def each_router(scrape: Scrape) -> Subjects[RouterSnapshot]:
-    return [(labels, each.snapshot) for labels, each in scrape.readings if isinstance(each.snapshot, RouterSnapshot)]
-
+each_router = each_found(
+    each_reading, lambda each: each.snapshot if isinstance(each.snapshot, RouterSnapshot) else None
+)
 
 ROUTER: Rows[RouterSnapshot] = {
-    "uwsgi_router_active_sessions": (
-        "Connections that the router is serving.",
-        lambda router: router.active_sessions,
-    ),
+    "uwsgi_router_active_sessions": ("Connections that the router is serving.", lambda router: router.active_sessions),
     "uwsgi_router_static_node_hits_total{node}": (
         "Requests sent to a backend named in the router's configuration.",
         lambda router: add_up(router.static_nodes, lambda node: node.name, lambda node: node.hits),
@@ -181,26 +177,14 @@ ROUTER: Rows[RouterSnapshot] = {
 }
 
 
-def each_key(scrape: Scrape) -> Subjects[Subscribed]:
-    return [
-        (label_set(**labels, key=name), key)
-        for labels, router in each_router(scrape)
-        for name, key in name_apart(router.subscriptions, lambda key: key.key)
-    ]
-
+each_key = each_part(each_router, "key", lambda router: name_apart(router.subscriptions, lambda key: key.key))
 
 KEY: Rows[Subscribed] = {
     "uwsgi_router_subscription_hits_total": ("Requests for a subscribed key.", lambda key: key.hits),
 }
 
 
-def each_node(scrape: Scrape) -> Subjects[RouterNode]:
-    return [
-        (label_set(**labels, node=name), node)
-        for labels, key in each_key(scrape)
-        for name, node in name_apart(key.nodes, lambda node: node.name)
-    ]
-
+each_node = each_part(each_key, "node", lambda key: name_apart(key.nodes, lambda node: node.name))
 
 NODE: Rows[RouterNode] = {
     "uwsgi_router_node_requests_total": ("Requests sent to the backend.", lambda node: node.requests),

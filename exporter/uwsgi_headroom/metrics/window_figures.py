@@ -6,6 +6,7 @@ any window; the recording rules do so.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache, lru_cache
 
 from uwsgi_headroom.analysis.balance import WorkerFigures
@@ -13,26 +14,28 @@ from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.percentiles import ResponseTimes
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.history.response_times.bins import BUCKET_BOUNDS
-from uwsgi_headroom.history.response_times.totals import ResponseTimeTotals
 from uwsgi_headroom.history.totals import Totals
-from uwsgi_headroom.metrics.family import Histogram, LabelSet, Rows, Scrape, Subjects, label_set, label_sets
+from uwsgi_headroom.metrics.family import (
+    Histogram,
+    ObservedServer,
+    Rows,
+    Scrape,
+    Subjects,
+    each_found,
+    each_part,
+    each_server,
+    each_summed,
+    label_sets,
+)
 
 
-def each_window(scrape: Scrape) -> Subjects[Figures]:
-    return [
-        (_label_window(labels, figures), figures)
-        for labels, server in scrape.servers
-        for figures in server.observation.figures
-    ]
+def _list_windows(figures: Sequence[Figures]) -> list[tuple[str, Figures]]:
+    return [(prometheus_duration(each.window.asked), each) for each in figures]
 
 
-def each_longest_window(scrape: Scrape) -> Subjects[Figures]:
-    """Only the longest window of each server, to limit the number of series."""
-    return [
-        (_label_window(labels, figures), figures)
-        for labels, server in scrape.servers
-        for figures in server.observation.figures[-1:]
-    ]
+each_window = each_part(each_server, "window", lambda server: _list_windows(server.observation.figures))
+each_longest_window = each_part(each_server, "window", lambda server: _list_windows(server.observation.figures[-1:]))
+"""Only the longest window of each server, to limit the number of series."""
 
 
 def each_worker_in_window(scrape: Scrape) -> Subjects[WorkerFigures]:
@@ -46,10 +49,6 @@ def each_worker_in_window(scrape: Scrape) -> Subjects[WorkerFigures]:
             strict=True,
         )
     ]
-
-
-def _label_window(labels: LabelSet, figures: Figures) -> LabelSet:
-    return label_set(**labels, window=prometheus_duration(figures.window.asked))
 
 
 @cache
@@ -151,18 +150,15 @@ def _list_bounds(threshold: float | None) -> tuple[tuple[float, ...], tuple[str,
     return bounds, (*map(str, bounds), "+Inf")
 
 
-def each_timed(scrape: Scrape) -> Subjects[Histogram]:
-    return [
-        (labels, _spread_times(times, server.observation.slo))
-        for labels, server in scrape.summed
-        if (times := server.totals.response_times)
-    ]
-
-
-def _spread_times(times: ResponseTimeTotals, slo: Slo | None) -> Histogram:
+def _spread_times(server: ObservedServer) -> Histogram | None:
+    times, slo = server.totals.response_times, server.observation.slo
+    if not times:
+        return None
     bounds, names = _list_bounds(slo.threshold if slo else None)
     return Histogram(names, [*map(times.count_up_to, bounds), times.requests], times.seconds)
 
+
+each_timed = each_found(each_summed, _spread_times)
 
 RESPONSE_TIMES: Rows[Histogram] = {
     "uwsgi_response_time_seconds{le}": (
@@ -173,9 +169,9 @@ RESPONSE_TIMES: Rows[Histogram] = {
 }
 
 
-def each_objective(scrape: Scrape) -> Subjects[tuple[Slo, Totals]]:
-    return [(labels, (slo, server.totals)) for labels, server in scrape.summed if (slo := server.observation.slo)]
-
+each_objective = each_found(
+    each_summed, lambda server: (slo, server.totals) if (slo := server.observation.slo) else None
+)
 
 OBJECTIVE: Rows[tuple[Slo, Totals]] = {
     "uwsgi_slo_threshold_seconds": (

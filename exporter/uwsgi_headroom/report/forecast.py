@@ -12,7 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import date, datetime
-from itertools import chain, combinations
+from itertools import accumulate, chain, combinations
 from statistics import fmean, median
 from typing import Literal, NamedTuple
 from zoneinfo import ZoneInfo
@@ -97,20 +97,15 @@ def _find_peak_hours(days: Sequence[_Day]) -> Sequence[int]:
     peaks = [day.peak_hour for day in days if day.covers(usual)]
     if len(peaks) < _LEAST_DAYS or not usual:
         return _ALL_HOURS
-    found: list[int] = []
-    covered = 0
-    for hour, count in Counter(sorted(peaks)).most_common():
-        if covered < _PEAKS_IN_PEAK_HOURS * len(peaks):
-            found.append(hour)
-            covered += count
-    return sorted(found)
+    common = Counter(sorted(peaks)).most_common()
+    covered = accumulate((count for _, count in common), initial=0)
+    least = _PEAKS_IN_PEAK_HOURS * len(peaks)
+    return sorted(hour for (hour, _), before in zip(common, covered, strict=False) if before < least)
 
 
 Detail = Literal["none", "weekend", "weekday"]
 
-_LEAST_WEEKS_BY_WEEKDAY = 4
-
-_LEAST_WEEKS_BY_WEEKEND = 2
+_LEAST_WEEKS_BY_WEEKDAY, _LEAST_WEEKS_BY_WEEKEND = 4, 2
 
 _LEAST_DAYS_AROUND = 5
 """Of the seven days around a day."""
@@ -208,28 +203,24 @@ class Ahead(NamedTuple):
 
 
 class Forecast(Struct, frozen=True, kw_only=True):
-    """Expected daily peaks after the last day of the data."""
+    """Expected daily peaks after the last day of the data. direction: none if the interval of the slope contains 0: no
+    growth is expected. per_month: growth in 30 days as a share of the level, with its interval (95 %). level: expected
+    now, on the busiest day of a week. fitted: the trend of the past, weekly pattern included. ahead: at most as many
+    days as there are of history. reached: in the last seven days of the data; then it is not dated. crossing: the first
+    day on which the limit is expected to be reached; earliest, latest: the same of the interval's upper and lower end;
+    None: not within the days ahead."""
 
     direction: Direction
-    """none if the interval of the slope contains 0: no growth is expected."""
     per_month: float
-    """Growth in 30 days as a share of the level, with its interval (95 %)."""
     per_month_low: float
     per_month_high: float
     level: float
-    """Expected now, on the busiest day of a week."""
     fitted: Sequence[tuple[date, float]]
-    """The trend of the past, weekly pattern included."""
     ahead: Sequence[Ahead]
-    """At most as many days as there are of history."""
     reached: bool
-    """In the last seven days of the data; then it is not dated."""
     crossing: date | None
-    """The first day on which the limit is expected to be reached."""
     earliest: date | None
-    """The same of the interval's upper end,"""
     latest: date | None
-    """and of its lower end; None: not within the days ahead."""
 
 
 def forecast_peaks(days: Sequence[int], peaks: Sequence[float], limit: float, horizon: int = 365) -> Forecast | Absent:
@@ -238,10 +229,8 @@ def forecast_peaks(days: Sequence[int], peaks: Sequence[float], limit: float, ho
     history = _span(days)
     if history < LEAST_DAYS:
         return Absent(reason=f"A forecast needs {LEAST_DAYS} days of daily peaks, and this range has {history}.")
-    if len(days) < LEAST_PEAKS:
-        return Absent(
-            reason=f"A forecast needs {LEAST_PEAKS} days with a known peak, and {history} days have {len(days)}."
-        )
+    if (known := len(days)) < LEAST_PEAKS:
+        return Absent(reason=f"A forecast needs {LEAST_PEAKS} days with a known peak, and {history} days have {known}.")
     pattern = weekly_pattern(days, peaks)
     line = _fit(days, [peak / pattern.of(day) for day, peak in zip(days, peaks, strict=True)], pattern.parameters)
     last = days[-1]
@@ -269,26 +258,22 @@ def forecast_peaks(days: Sequence[int], peaks: Sequence[float], limit: float, ho
 
 
 class _Line(Struct, frozen=True):
-    """level + slope * (day - middle)."""
+    """level + slope * (day - middle), but not below the level `least`. low, high: the interval of the slope; ratios:
+    observed level over the line's, of each day, ascending."""
 
     middle: float
     level: float
     slope: float
     low: float
     high: float
-    """With `low`, the interval of the slope."""
     ratios: Sequence[float]
-    """Observed level over the line's, of each day, ascending."""
     least: float
-    """The line is not followed below this level."""
 
     @property
     def direction(self) -> Direction:
         if self.low > 0:
             return "growth"
-        if self.high < 0:
-            return "decline"
-        return "none"
+        return "decline" if self.high < 0 else "none"
 
     @property
     def expected_slope(self) -> float:

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from uwsgi_headroom.analysis.figures import Figures, Known, compute_figures
 from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.history.counts import sum_if_all_known
-from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.waits import GRANT
 from uwsgi_headroom.record import UNKNOWN, Cpus, Memory, ServerRecord, Waits, WorkerRecord
 from uwsgi_headroom.same_fields import given
@@ -33,13 +32,14 @@ _NO_WAITS = Waits(off=f"the history does not have it: {GRANT}", needs_right=True
 
 
 class ServerHistory(Struct, frozen=True, kw_only=True):
+    """quarters: by their end (epoch seconds, multiples of STEP); of an hour, each quarter has the whole record.
+    sampled: seconds of the range."""
+
     server: str
     service: str = ""
     host: str = ""
     quarters: Mapping[float, Record]
-    """By their end (epoch seconds, multiples of STEP). Of an hour, each quarter has the whole record."""
     sampled: float
-    """Seconds of the range."""
 
     @property
     def records(self) -> list[Record]:
@@ -107,8 +107,8 @@ def mean_busy(record: Record) -> float | None:
     return ratio(busy, record.window.observed_seconds)
 
 
-def count_requests(window: Window) -> int:
-    return sum(worker.requests for worker in window.workers)
+def count_requests(record: Record) -> int:
+    return sum(worker.requests for worker in record.window.workers)
 
 
 def count_timed(record: Record) -> int:
@@ -120,17 +120,18 @@ def running_seconds(record: Record) -> float | None:
     return sum_if_all_known([worker.running_time for worker in record.window.workers])
 
 
-def queue_full_seconds(window: Window) -> float | None:
+def queue_full_seconds(record: Record) -> float | None:
     """The time for which the queue was full that was full for longest; None if no queue is measured."""
-    return max(window.queue_full_seconds.values(), default=None)
+    return max(record.window.queue_full_seconds.values(), default=None)
 
 
-def count_refused(window: Window) -> int | None:
+def count_refused(record: Record) -> int | None:
     """Connections that this server dropped. Earlier versions know those of all listeners of a network namespace
     together, which count while a queue of the server was full."""
+    window = record.window
     if window.refused is not None or window.overflows is None:
         return window.refused
-    return window.overflows * bool(queue_full_seconds(window))
+    return window.overflows * bool(queue_full_seconds(record))
 
 
 def divide_known(

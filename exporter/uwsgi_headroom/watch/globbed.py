@@ -34,7 +34,7 @@ from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import Address, Unix
 from uwsgi_headroom.stats import EmperorSnapshot
 from uwsgi_headroom.stats.raw import ListedVassal
-from uwsgi_headroom.watch.observation import PatternServers
+from uwsgi_headroom.watch.observation import Pattern
 from uwsgi_headroom.watch.watch import Watch
 
 Match = tuple[str, ServerConfig]
@@ -277,7 +277,7 @@ class GlobbedServers:
         await asyncio.gather(*(work() for _ in range(_TOGETHER)))
 
     @property
-    def patterns(self) -> list[PatternServers]:
+    def patterns(self) -> list[Pattern]:
         left_out = Counter(entry.pattern for path, entry in self._left_out.items() if path not in self._ended)
         patterns = []
         for pattern in dict.fromkeys(entry.pattern for entry in self._entries):
@@ -285,7 +285,7 @@ class GlobbedServers:
             expected = {path for path, server in own.items() if server.is_expected}
             least = max(entry.expect_number for entry in self._entries if entry.pattern == pattern)
             numbers = max(least, len(expected)), len(expected - self._matched.keys()), left_out[pattern]
-            patterns.append(PatternServers(printable_name(pattern), len(own.keys() & self._matched.keys()), *numbers))
+            patterns.append(Pattern(printable_name(pattern), len(own.keys() & self._matched.keys()), *numbers))
         return patterns
 
     def _say(self, now: float) -> None:

@@ -41,10 +41,10 @@ class LastReload(Struct, frozen=True):
     succeeded_at: float
 
 
-class PatternServers(Struct, frozen=True):
-    """The servers of one pattern. found: sockets that match and are watched; expected: how many there should be;
-    missing: expected servers, each watched by its name, whose socket is not there; left_out: sockets that match and are
-    not watched, because there are too many."""
+class Pattern(Struct, frozen=True):
+    """A pattern of the configuration. found: sockets that match and are watched; expected: how many servers there
+    should be; missing: expected servers whose socket is not there, each of which is in the list, and down; left_out:
+    sockets that match and are not watched, because there are too many."""
 
     pattern: str
     found: int = 0
@@ -77,7 +77,7 @@ class ExporterHealth(Struct, frozen=True):
     restarts: Mapping[str, int] = field(default_factory=dict)
     history: HistoryHealth | None = None
     reload: LastReload | None = None
-    patterns: Sequence[PatternServers] = ()
+    patterns: Sequence[Pattern] = ()
     not_watched: Sequence[NotWatched] | None = None
 
 

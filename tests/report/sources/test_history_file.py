@@ -61,7 +61,7 @@ def load(*paths: Path, span: TimeRange = SPAN, **options: object) -> ReviewData:
 
 def requests_of(server: ServerHistory) -> list[int]:
     """By quarter."""
-    return [count_requests(record.window) for record in server.quarters.values()]
+    return [count_requests(record) for record in server.quarters.values()]
 
 
 def data_quarters(data: ReviewData) -> int:

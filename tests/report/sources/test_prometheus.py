@@ -63,7 +63,7 @@ def load(answer: Callable[[Request], Reply], span: TimeRange = SPAN) -> ReviewDa
 def test_figures_are_growth_divided_by_the_exporters_own_clock():
     """Not by the length of the window, which `increase` extrapolates to."""
     (server,) = load(answer).servers
-    assert {count_requests(record.window) for record in server.records} == {9000}
+    assert {count_requests(record) for record in server.records} == {9000}
     assert {mean_busy(record) for record in server.records} == {2.0}
     assert server.sampled == 14 * DAY
     assert len(server.quarters) == 14 * 96
@@ -119,7 +119,7 @@ def test_a_failure_halfway_leaves_the_latest_days():
     assert data.partial
     assert data.problems[0].startswith("Only the last 7 days are here, the rest is missing: http://127.0.0.1:")
     assert list(server.quarters) == [7 * DAY + 900 * place for place in range(1, 7 * 96 + 1)]
-    assert {count_requests(record.window) for record in server.records} == {9000}
+    assert {count_requests(record) for record in server.records} == {9000}
 
 
 def test_a_failure_at_the_start_leaves_nothing():

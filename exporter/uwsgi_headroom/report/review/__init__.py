@@ -44,11 +44,12 @@ NO_PEAK = Absent(reason="The range has no quarter hour in which its threads in s
 
 
 class ServiceReview(Struct, frozen=True, kw_only=True):
+    """lines: the server with the least headroom, and what `check` prints of its figures at peak."""
+
     service: str
     servers: tuple[str, ...]
     verdict: ServiceVerdict
     lines: tuple[TextLine, ...] = ()
-    """The server with the least headroom, and what `check` prints of its figures at peak."""
     utilization: Utilization | Absent = NO_PEAK
     users: Users | Absent = NO_PEAK
     trend: Trend | Absent = NO_PEAK
@@ -56,18 +57,16 @@ class ServiceReview(Struct, frozen=True, kw_only=True):
 
 
 class ServerQuality(Struct, frozen=True, kw_only=True):
-    """How complete a server's data is."""
+    """How complete a server's data is. covered: share of the range; first, last: of its data; unknown: names of figures
+    without a value."""
 
     server: str
     service: str
     host: str
     covered: float
-    """Share of the range."""
     first: float | None
     last: float | None
-    """Of its data, as `first`."""
     unknown: tuple[str, ...]
-    """Names of figures without a value."""
 
 
 class Review(Struct, frozen=True, kw_only=True):
@@ -116,10 +115,9 @@ _FIGURES: dict[str, Callable[[Record], object]] = {
 
 def assess(server: ServerHistory, data: ReviewData) -> ServerQuality:
     ends, records = list(server.quarters), server.records
-    return ServerQuality(
-        server=server.server,
-        service=server.service,
-        host=server.host,
+    return copy_fields(
+        ServerQuality,
+        server,
         covered=min(1.0, server.sampled / max(STEP, data.until - data.since)),
         first=next((end - STEP for end in ends), None),
         last=next(reversed(ends), None),
@@ -169,11 +167,9 @@ def _review(service: Service, data: ReviewData) -> ServiceReview:
     )
 
 
+_FULL = f"load can double until a limit is reached: all of it is in use. From {percent(REACHED)} on, act."
 WORDS = (
-    (
-        "Headroom 2x:",
-        f"load can double until a limit is reached: all of it is in use. From {percent(REACHED)} on, act.",
-    ),
+    ("Headroom 2x:", _FULL),
     ("Thread:", "serves one request at a time."),
     ("Worker:", "a process with several threads; its Python interpreter computes on one CPU at a time."),
     ("At peak:", "in the busiest quarter hour of the range, unless it stands out like an incident."),
@@ -192,8 +188,8 @@ def write_review(review: Review) -> Document:
 
 def _write_verdict(review: Review) -> Iterator[Block]:
     for problem in review.problems[:1]:
-        more = fill(" [more? (and {more} more: see section 6)]", {"more": len(review.problems) - 1 or None})
-        yield absent(Absent(reason=problem + more.rstrip()))
+        more = fill("[more?  (and {more} more: see section 6)]", {"more": len(review.problems) - 1 or None})
+        yield Text(f"{problem}{more}", "absent")
     yield Text(review.answer, "answer")
     for service in review.services:
         verdict = service.verdict
@@ -201,12 +197,8 @@ def _write_verdict(review: Review) -> Iterator[Block]:
         yield Heading(f"{service.service} ({counted(len(service.servers), 'server')})", chip, verdict.judgement)
         yield Text(verdict.sentence, "sentence")
         yield Items([(line.label or line.code, line.text) for line in service.lines])
-        answers = (
-            ("What do users feel?", verdict.users),
-            ("What to do?", verdict.action),
-            ("How sure?", verdict.certainty),
-        )
-        yield Items(answers)
+        questions = ("What do users feel?", "What to do?", "How sure?")
+        yield Items([*zip(questions, (verdict.users, verdict.action, verdict.certainty), strict=True)])
     yield Items(WORDS)
 
 

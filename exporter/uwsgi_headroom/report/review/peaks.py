@@ -40,22 +40,19 @@ class Service(Struct, frozen=True):
 
 
 class Peaks(Struct, frozen=True):
-    """The busiest quarter hours of a service."""
+    """The busiest quarter hours of a service. daily: of each day; whole: whether no day is complete, so that `daily`
+    has that of the range; judged: for each of them, the figures by server, as far as they are known; as_today: the
+    places of those with the present threads and CPUs, else all; counts: the place of the one that counts; exception:
+    end of a quarter hour that stands out, and its threads in service."""
 
     service: Service
     zone: ZoneInfo
     daily: DailyPeaks
-    """Of each day."""
     whole: bool
-    """Whether no day is complete, so that `daily` has that of the range."""
     judged: tuple[Mapping[str, Figures], ...]
-    """For each of them, the figures by server, as far as they are known."""
     as_today: tuple[int, ...]
-    """The places of those with the present threads and CPUs; else all."""
     counts: int
-    """The place of the one that counts."""
     exception: tuple[float, float] | None
-    """End of a quarter hour that stands out, and its threads in service."""
 
     @property
     def until(self) -> float:

@@ -61,34 +61,32 @@ _FIRST_LIMIT = {"unevenness_hurts", "interpreter_bound", "saturation", "cpu_boun
 
 
 class Recommendation(Struct, frozen=True, kw_only=True):
+    """code: of the finding in `check` that it comes from; setting: the processes x threads that it advises, empty if it
+    advises none; serves: the requests per second that a server then serves at least; harms: what users felt of the same
+    cause, a sentence or two each; effect: what else it brings."""
+
     code: str
-    """Of the finding in `check` that it comes from."""
     judgement: Judgement
     title: str
     action: str
     servers: tuple[str, ...]
     evidence: str
     setting: str = ""
-    """The processes x threads that it advises; empty if it advises none."""
     serves: float | None = None
-    """The requests per second that a server then serves at least."""
     harms: tuple[str, ...] = ()
-    """What users felt of the same cause, a sentence or two each."""
     effect: str = ""
-    """What else it brings."""
 
 
 class Evidence(Struct, frozen=True):
-    """What recommendations and the verdict are drawn from."""
+    """What recommendations and the verdict are drawn from. covered: the smallest share of the range of which a server
+    has data; partial: whether the source failed halfway."""
 
     peaks: Peaks
     utilization: Utilization
     users: Users
     trend: Trend | Absent
     covered: float
-    """The smallest share of the range of which a server has data."""
     partial: bool
-    """Whether the source failed halfway."""
 
     @property
     def is_short(self) -> bool:
@@ -164,9 +162,8 @@ def _at_peak(peaks: Peaks) -> Iterator[ServerFinding]:
 def _find_ended(peaks: Peaks) -> Iterator[ServerFinding]:
     for server in peaks.service.servers:
         if any(each.window.harakiris or any(worker.lost for worker in each.window.workers) for each in server.records):
-            for finding in workers.find(judge(server.records)):
-                if finding.severity != "info":
-                    yield ServerFinding(finding, server.server, IN_RANGE)
+            found = workers.find(judge(server.records))
+            yield from (ServerFinding(each, server.server, IN_RANGE) for each in found if each.severity != "info")
 
 
 REFUSED = (
@@ -190,7 +187,7 @@ def _find_refused(evidence: Evidence) -> Iterator[ServerFinding]:
         kind=queue.QUEUE_FULL,
         change="First find out what the threads wait for. Raise `listen` only if the queue fills in short bursts.",
     )
-    yield _join(harm, worst, lambda record: bool(queue_full_seconds(record.window)), "While its listen queue was full")
+    yield _join(harm, worst, lambda record: bool(queue_full_seconds(record)), "While its listen queue was full")
 
 
 MISSED_TITLE = (

@@ -12,7 +12,7 @@ from uwsgi_headroom.report.forecast import Forecast, forecast_peaks
 from uwsgi_headroom.report.quarters import Absent
 from uwsgi_headroom.report.render import document as doc
 from uwsgi_headroom.report.render.charts import draw_trend
-from uwsgi_headroom.report.render.document import UNKNOWN, Block, Chart, Table, Text, absent
+from uwsgi_headroom.report.render.document import UNKNOWN, Block, Chart, Table, Text
 from uwsgi_headroom.report.review.peaks import Peaks
 from uwsgi_headroom.same_fields import given
 from uwsgi_headroom.words.formats import counted, percent, signed_percent
@@ -36,15 +36,15 @@ class LimitTrend(Struct, frozen=True, kw_only=True):
 
 
 class Trend(Struct, frozen=True, kw_only=True):
+    """first: the limit that is reached first, None if none is within the horizon; days_left_out: with too little data;
+    days_unlike_today: with other threads or CPUs, which do not count; reloads: days on which uWSGI was reloaded, which
+    may have changed the level."""
+
     limits: tuple[LimitTrend, ...]
     first: Limit | None
-    """The limit that is reached first; None if none is within the horizon."""
     days_left_out: int
-    """With too little data."""
     days_unlike_today: int
-    """With other threads or CPUs; they do not count."""
     reloads: tuple[date, ...]
-    """Days on which uWSGI was reloaded, which may have changed the level."""
 
     @property
     def shown(self) -> LimitTrend:
@@ -85,11 +85,8 @@ def review_trend(peaks: Peaks) -> Trend | Absent:
 
 
 def _find_first(limits: Sequence[LimitTrend]) -> Limit | None:
-    dated: dict[Limit, date] = {}
-    for each in limits:
-        found = each.forecast
-        if isinstance(found, Forecast) and (found.reached or found.crossing):
-            dated[each.limit] = found.crossing or date.min
+    forecasts = [(each.limit, each.forecast) for each in limits if isinstance(each.forecast, Forecast)]
+    dated = {limit: found.crossing or date.min for limit, found in forecasts if found.reached or found.crossing}
     return min(dated, key=dated.__getitem__, default=None)
 
 
@@ -101,9 +98,7 @@ CANNOT_COME_FIRST = (
 def _follow(peaks: Peaks, limit: Limit, uses: Sequence[float | None], *, may_come_first: bool) -> LimitTrend:
     days = peaks.daily.days
     known = {days[place]: use for place in peaks.as_today if (use := uses[place]) is not None}
-    forecast: Forecast | Absent = Absent(reason=CANNOT_COME_FIRST)
-    if may_come_first:
-        forecast = forecast_peaks(list(known), list(known.values()), 1.0)
+    forecast = forecast_peaks([*known], [*known.values()], 1.0) if may_come_first else Absent(reason=CANNOT_COME_FIRST)
     peaks_by_day = tuple((date.fromordinal(day), use) for day, use in known.items())
     return LimitTrend(limit=limit, peaks=peaks_by_day, forecast=forecast)
 
@@ -122,7 +117,7 @@ NOTES = (
 def write(trend: Trend) -> Iterator[Block]:
     shown, forecast = trend.shown, trend.forecast
     if isinstance(shown.forecast, Absent):
-        yield absent(Absent(reason=f"No forecast. {shown.forecast.reason}"))
+        yield Text(f"No forecast. {shown.forecast.reason}", "absent")
     words = f"Daily peaks of {NAMES[shown.limit].name}, in percent of the limit, with trend and forecast."
     yield Chart(words, draw_trend(shown.peaks, forecast, trend.reloads))
     yield Table(

@@ -49,35 +49,32 @@ class Felt(Struct, frozen=True, kw_only=True):
 
 
 class ObjectiveUse(Struct, frozen=True, kw_only=True):
-    """A service level objective over the range."""
+    """A service level objective over the range. bad: share of the requests that missed it; budget: the share of the
+    range's error budget that they used."""
 
     threshold: float
     objective: float
     requests: float
     bad: float
-    """Share of the requests that missed it."""
     budget: float
-    """The share of the range's error budget that they used."""
 
 
 class Users(Struct, frozen=True, kw_only=True):
-    """What users felt. Numbers are over the range."""
+    """What users felt. Numbers are over the range. queue_full: share of the time with a full queue, of the server with
+    most; refused: connections that the servers' own TCP queues dropped. load, response_time: by weekday (Monday first)
+    and hour, the share of the threads in service, and the mean in seconds."""
 
     requests: int
     whole: Felt
     at_peak: Felt
     queue_full: float | None
-    """Share of the time with a full queue, of the server with most."""
     refused: float | None
-    """Connections that the servers' own TCP queues dropped."""
     lost: int
     harakiris: int
     exceptions: int
     objective: ObjectiveUse | Absent
     load: tuple[tuple[float | None, ...], ...] | Absent
-    """Share of the threads in service, by weekday (Monday first) and hour."""
     response_time: tuple[tuple[float | None, ...], ...] | Absent
-    """The mean in seconds, by the same."""
 
 
 def review_users(peaks: Peaks) -> Users:
@@ -85,11 +82,11 @@ def review_users(peaks: Peaks) -> Users:
     records = [record for server in servers for record in server.records]
     windows = [record.window for record in records]
     return Users(
-        requests=sum(map(count_requests, windows)),
+        requests=sum(map(count_requests, records)),
         whole=_feel([merge_records(server.records) for server in servers if server.records], records),
         at_peak=_feel(peaks.at_peak, peaks.at_peak),
         queue_full=max((share for share in map(find_full_share, servers) if share is not None), default=None),
-        refused=sum_known(map(count_refused, windows)),
+        refused=sum_known(map(count_refused, records)),
         lost=sum(worker.lost for each in windows for worker in each.workers),
         harakiris=sum(each.harakiris for each in windows),
         exceptions=sum(each.exceptions for each in windows),
@@ -105,7 +102,7 @@ def _feel(merged: Sequence[Record], records: Sequence[Record]) -> Felt:
     return Felt(
         mean=divide_known(records, running_seconds, count_timed),
         percentiles=_find_percentiles([record for record in merged if record.response_times]),
-        queue_wait=divide_known(records, _queue_seconds, lambda record: count_requests(record.window)),
+        queue_wait=divide_known(records, _queue_seconds, count_requests),
     )
 
 
@@ -124,9 +121,7 @@ def _queue_seconds(record: Record) -> float | None:
 
 
 def find_full_share(server: ServerHistory) -> float | None:
-    return divide_known(
-        server.records, lambda record: queue_full_seconds(record.window), lambda record: record.window.observed_seconds
-    )
+    return divide_known(server.records, queue_full_seconds, lambda record: record.window.observed_seconds)
 
 
 def count_missed(record: Record) -> tuple[float, float] | None:
@@ -138,10 +133,8 @@ def count_missed(record: Record) -> tuple[float, float] | None:
     if window.judged is not None and window.missed is not None:
         return window.judged, window.missed
     lost = sum(worker.lost for worker in window.workers)
-    if times is None and count_requests(window):
-        return None
     if times is None:
-        return lost, lost
+        return None if count_requests(record) else (lost, lost)
     slow = sum(times.counts[times.bins.find(slo.threshold) + 1 :])
     return times.requests + lost, slow + lost
 
@@ -198,7 +191,7 @@ def write(users: Users) -> Iterator[Block]:
         numbers=range(1, 8),
     )
     if not users.whole.percentiles:
-        yield absent(Absent(reason="Percentiles are not known: the source has no response times by bound."))
+        yield Text("Percentiles are not known: the source has no response times by bound.", "absent")
     numbers = (users.requests, users.lost, users.harakiris, users.exceptions)
     yield Table(
         heads=("requests", "lost with their worker", "killed by harakiri", "exceptions", "queue full", "refused"),

@@ -33,19 +33,18 @@ class Spread(Struct, frozen=True, kw_only=True):
 
 
 class LimitUse(Struct, frozen=True, kw_only=True):
-    """How much of a limit, as in `check`, is used at peak."""
+    """How much of a limit, as in `check`, is used at peak. utilization: of the fullest server, over the days; factor:
+    the headroom, None if it is far; one_lost: the utilization if the service lost one server, None for a single one."""
 
     limit: Limit
     utilization: Spread
-    """Of the fullest server, over the days."""
     factor: float | None
-    """The headroom; None if it is far."""
     one_lost: float | None
-    """The utilization if the service lost one server; None for a single one."""
 
 
 class ServerPeak(Struct, frozen=True, kw_only=True):
-    """One server in the quarter hour that counts, with figures as in `check`."""
+    """One server in the quarter hour that counts, with figures as in `check`. more_workers: how many more fit into
+    memory; usable: headroom until requests wait; unknown: why the headroom is not known, as a clause, or empty."""
 
     server: str
     flow: Flow
@@ -54,48 +53,43 @@ class ServerPeak(Struct, frozen=True, kw_only=True):
     available: int | None
     cpu: CpuShares | None
     more_workers: int | None
-    """How many more fit into memory."""
     headroom: Headroom
     usable: float | None
-    """Headroom until requests wait."""
     unknown: str
-    """Why the headroom is not known, as a clause; empty if it is."""
 
 
 class BalanceReview(Struct, frozen=True, kw_only=True):
+    """cost_seconds: the response time that even workers would save; cost_servers: how many of its servers unevenness
+    wastes; summary: the worst server in a sentence."""
+
     cost_seconds: float | None
-    """The response time that even workers would save."""
     cost_servers: float | None
-    """How many of its servers unevenness wastes."""
     summary: str
-    """The worst server in a sentence."""
 
 
 class Utilization(Struct, frozen=True, kw_only=True):
+    """until: the end of the quarter hour that counts (see `peaks`); days: with a known peak; 0: none is complete, so it
+    is that of the range; exception: end and threads in service of a quarter hour that stands out; concurrency: threads
+    in service on all servers, over the days; headroom, usable: the smallest of all servers, usable until requests wait;
+    one_lost: the headroom after the loss of the worst server; unknown: as of the first server whose headroom is not
+    known."""
+
     until: float
-    """The end of the quarter hour that counts (see `peaks`)."""
     days: int
-    """With a known peak; 0: none is complete, so it is that of the range."""
     exception: tuple[float, float] | None
-    """End and threads in service of a quarter hour that stands out."""
     concurrency: Spread
-    """Threads in service on all servers, over the days."""
     in_service: float | None
     available: int | None
     limits: tuple[LimitUse, ...]
     servers: tuple[ServerPeak, ...]
     headroom: float | None
-    """The smallest of all servers."""
     first: Limit | None
     server: str | None
     usable: float | None
-    """The smallest until requests wait."""
     upper_bound: bool
     one_lost: float | None
-    """The headroom after the loss of the worst server."""
     lost_server: str | None
     unknown: str
-    """As of the first server whose headroom is not known."""
     balance: BalanceReview
 
     @property
@@ -193,12 +187,10 @@ def _uses_without_one(peaks: Peaks, limit: Resource) -> list[tuple[float, str]]:
 def _review_balance(peaks: Peaks) -> BalanceReview:
     costs = {name: _cost_in_servers(each.balance, each.headroom) for name, each in peaks.present.items()}
     flows = [(each.flow, each.balance.cost) for each in peaks.present.values()]
-    saved = [
-        (cost * flow.response_time, flow.completed)
-        for flow, cost in flows
-        if cost is not None and flow.response_time is not None
+    known = [
+        (flow, cost * flow.response_time) for flow, cost in flows if not (cost is None or flow.response_time is None)
     ]
-    seconds = ratio(sum(each * requests for each, requests in saved), sum(requests for _, requests in saved))
+    seconds = ratio(sum(saved * flow.completed for flow, saved in known), sum(flow.completed for flow, _ in known))
     worst = max(peaks.present, key=lambda name: (costs[name] or 0.0, peaks.present[name].balance.hot_ratio or 0.0))
     summary = _summarize(worst, peaks.present[worst])
     return BalanceReview(cost_seconds=seconds, cost_servers=sum_known(costs.values()), summary=summary)

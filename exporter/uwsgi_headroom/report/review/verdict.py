@@ -37,17 +37,15 @@ WELL_COVERED, HALF_COVERED = 0.9, 0.5
 
 
 class ServiceVerdict(Struct, frozen=True, kw_only=True):
+    """sentence: what runs out, and when; users: what they feel; action: what to do, and what that brings; certainty:
+    how sure, and why; confidence: the same in a word."""
+
     judgement: Judgement
     sentence: str
-    """What runs out, and when."""
     users: str
-    """What they feel."""
     action: str
-    """What to do, and what that brings."""
     certainty: str
-    """How sure, and why."""
     confidence: Confidence
-    """The same in a word."""
 
 
 def judge_service(evidence: Evidence, recommendations: Sequence[Recommendation]) -> ServiceVerdict:
@@ -102,9 +100,7 @@ def _judge(evidence: Evidence, recommendations: Sequence[Recommendation]) -> Jud
     if evidence.is_short or used.cannot_lose or "plan" in urgencies:
         return "plan"
     is_known = used.headroom is not None or used.limits
-    if is_known and not _is_too_early(evidence):
-        return "ok"
-    return "unknown"
+    return "ok" if is_known and not _is_too_early(evidence) else "unknown"
 
 
 NOT_KNOWN = "Headroom at peak is not known"
@@ -219,6 +215,4 @@ def _find_confidence(evidence: Evidence) -> tuple[Confidence, list[str]]:
     if _is_too_early(evidence) or covered < HALF_COVERED or evidence.partial:
         return "low", reasons
     is_strong = used.days >= MANY_DAYS and covered >= WELL_COVERED and is_forecast and not used.upper_bound
-    if is_strong:
-        return "high", reasons
-    return "medium", reasons
+    return "high" if is_strong else "medium", reasons

@@ -12,7 +12,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from itertools import chain
+from itertools import chain, groupby
 from math import ceil
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from uwsgi_headroom.errors import HeadroomError, HistoryFileError
 from uwsgi_headroom.report.quarters import LEAST_COVERED, STEP, Progress, ReviewData, ServerHistory
 from uwsgi_headroom.report.sources.selection import Named, TimeRange, describe_clock, list_problems, select_servers
+from uwsgi_headroom.same_fields import copy_fields
 from uwsgi_headroom.store.file import HistoryFile, StoredServer
 from uwsgi_headroom.store.record import Record, merge_records
 from uwsgi_headroom.words.formats import counted, duration
@@ -84,10 +85,8 @@ def _list_servers(files: Mapping[Path, HistoryFile]) -> Iterator[_Source]:
         host = path.stem if stems[path.stem] == 1 else str(path)
         for stored in file.servers():
             last = _find_last(file, stored)
-            if len(files) > 1:
-                yield _Source(f"{stored.name} {host}", stored.name, host, file, stored.name, stored.first, last)
-            else:
-                yield _Source(stored.name, "", "", file, stored.name, stored.first, last)
+            named = (f"{stored.name} {host}", stored.name, host) if len(files) > 1 else (stored.name, "", "")
+            yield _Source(*named, file, stored.name, stored.first, last)
 
 
 def _find_last(file: HistoryFile, stored: StoredServer) -> float:
@@ -123,13 +122,8 @@ def _load(source: _Source, span: TimeRange, damages: list[str], notes: list[str]
     covered = {end: _cover(record, HOUR) for end, record in hours.items()}
     covered |= {end: _cover(record, QUARTER) for end, record in slots.items()}
     ends = [end for end in span.ends() if covered.get(end, 0.0) >= LEAST_COVERED]
-    return ServerHistory(
-        server=source.name,
-        service=source.service,
-        host=source.host,
-        quarters={end: slots.get(end) or hours[end] for end in ends},
-        sampled=STEP * sum(covered.values()),
-    )
+    quarters, sampled = {end: slots.get(end) or hours[end] for end in ends}, STEP * sum(covered.values())
+    return copy_fields(ServerHistory, source, server=source.name, quarters=quarters, sampled=sampled)
 
 
 def _cover(record: Record, seconds: float) -> float:
@@ -157,11 +151,9 @@ def _find_gaps(slots: Mapping[float, Record], span: TimeRange) -> Iterator[tuple
 
 
 def _merge_minutes(source: _Source, since: float, until: float) -> Iterator[tuple[float, Record]]:
-    by_quarter: dict[int, list[Record]] = {}
-    for end, record in _place(source.file.records(source.stored, since, until, MINUTE), MINUTE):
-        by_quarter.setdefault(ceil(end / STEP), []).append(record)
-    for quarter, minutes in by_quarter.items():
-        yield quarter * STEP, merge_records(minutes)
+    minutes = _place(source.file.records(source.stored, since, until, MINUTE), MINUTE)
+    for quarter, placed in groupby(minutes, key=lambda pair: ceil(pair[0] / STEP)):
+        yield quarter * STEP, merge_records([record for _, record in placed])
 
 
 def _read_hours(slots: Mapping[float, Record], source: _Source, span: TimeRange) -> dict[float, Record]:
@@ -182,7 +174,5 @@ def _explain_nothing(chosen: Sequence[_Source], span: TimeRange, problems: Seque
         return problems[0].removesuffix("."), problems[1:]
     # `first` is the end of a minute, which may not be over yet.
     reach = TimeRange(min(each.first for each in chosen) - MINUTE, max(each.last for each in chosen), span.zone)
-    return (
-        span.nothing_sampled(),
-        [f"The records of these servers are from {reach.show()}.", "A review needs half an hour of them at least."],
-    )
+    details = f"The records of these servers are from {reach.show()}.", "A review needs half an hour of them at least."
+    return span.nothing_sampled(), details

@@ -34,14 +34,14 @@ from uwsgi_headroom.record import STATES, SocketHolders
 from uwsgi_headroom.report.quarters import LEAST_COVERED, STEP, Progress, ReviewData, ServerHistory
 from uwsgi_headroom.report.sources.prometheus_api import Labels, PrometheusApi, PrometheusError, Series
 from uwsgi_headroom.report.sources.selection import Named, TimeRange, describe_clock, list_problems, select_servers
+from uwsgi_headroom.same_fields import copy_fields
 from uwsgi_headroom.store.record import Levels, Record
 
 OBSERVED = "uwsgi_exporter_observed_seconds_total"
 """Exported for each server, whatever is known of it; no other exporter has it."""
 
 _MANY = 0.75
-_LONGEST_INTERVAL = 300.0
-_SHORTEST_INTERVAL = 5.0
+_SHORTEST_INTERVAL, _LONGEST_INTERVAL = 5.0, 300.0
 
 INSTANCE_LABELS = ("instance", "pod", "node")
 """By which the servers of one service may differ, as in alerts: see docs/severity.md."""
@@ -79,14 +79,10 @@ def find_servers(api: PrometheusApi, span: TimeRange) -> list[ServerSeries]:
 def _server(labels: Labels, counts: Sequence[float]) -> ServerSeries:
     # In a quarter of an hour in which scrapes began or were missing, there are fewer.
     often = percentile(counts, _MANY) if counts else 1.0
+    interval = min(_LONGEST_INTERVAL, max(_SHORTEST_INTERVAL, STEP / often))
     own = {name: value for name, value in labels.items() if name != "__name__"}
-    return ServerSeries(
-        name=own.get("server", ""),
-        service=own.get("service") or own.get("server", ""),
-        host=own.get("instance", ""),
-        labels=own,
-        interval=min(_LONGEST_INTERVAL, max(_SHORTEST_INTERVAL, STEP / often)),
-    )
+    name = own.get("server", "")
+    return ServerSeries(name, own.get("service") or name, own.get("instance", ""), own, interval)
 
 
 def _tell_apart(names: Sequence[str], labels: Sequence[Labels]) -> list[str]:
@@ -102,13 +98,6 @@ def _tell_apart(names: Sequence[str], labels: Sequence[Labels]) -> list[str]:
             for name, each in zip(apart, labels, strict=True)
         ]
     return apart
-
-
-def list_foreign_names(api: PrometheusApi, until: float) -> frozenset[str]:
-    """The names of uWSGI metrics at a time, whichever exporter they are from. Raises PrometheusError."""
-    expression = 'count by (__name__) ({__name__=~"uwsgi_.+"})'
-    series = api.query_range(expression, until, until, STEP)
-    return frozenset(each.labels.get("__name__", "") for each in series)
 
 
 def select_by_any(servers: Sequence[ServerSeries]) -> str:
@@ -178,9 +167,6 @@ class Question(Struct, frozen=True):
     template: str
     part: str = ""
     clock: Clock = "level"
-
-    def expression(self, matchers: str) -> str:
-        return self.template.replace("%s", matchers)
 
 
 def list_questions(interval: float) -> Sequence[Question]:
@@ -268,7 +254,7 @@ def load_prometheus(
         until=span.until,
         source=f"Prometheus {api.url}",
         time_zone=span.zone,
-        problems=tuple(problem for problem in problems if problem),
+        problems=tuple(filter(None, problems)),
         partial=bool(failure),
     )
 
@@ -289,7 +275,8 @@ def _ask_all(
         for place, (group, question) in enumerate(questions):
             progress(number * len(questions) + place, len(pieces) * len(questions), question.name.replace("_", " "))
             try:
-                series = api.query_range(question.expression(select_by_any(group)), ends[0], ends[-1], STEP)
+                expression = question.template.replace("%s", select_by_any(group))
+                series = api.query_range(expression, ends[0], ends[-1], STEP)
             except PrometheusError as error:
                 if number == 0:
                     raise
@@ -311,26 +298,26 @@ def _group(servers: Sequence[ServerSeries]) -> Iterator[Sequence[ServerSeries]]:
 
 def explain_no_servers(api: PrometheusApi, span: TimeRange) -> HeadroomError:
     """The error of a range without servers. Raises PrometheusError."""
-    foreign = list_foreign_names(api, span.until)
-    if foreign and OBSERVED not in foreign:
+    series = api.query_range('count by (__name__) ({__name__=~"uwsgi_.+"})', span.until, span.until, STEP)
+    if series and OBSERVED not in {each.labels.get("__name__") for each in series}:
         return HeadroomError(
             f"{api.url} has metrics of uWSGI, but of another exporter: there is nothing to review",
             ["Run `uwsgi-headroom serve` beside it and have Prometheus scrape it (alerts/MIGRATION.md)."],
         )
-    details = ["A review needs Prometheus to scrape the exporter; `uwsgi-headroom report --history FILE` does not."]
-    details += ["If it does that, wait until an hour has been scraped, or choose another --range or --until."]
-    return HeadroomError(f"{api.url} has no metrics of uwsgi-headroom from {span.show()}", details)
+    return HeadroomError(
+        f"{api.url} has no metrics of uwsgi-headroom from {span.show()}",
+        [
+            "A review needs Prometheus to scrape the exporter; `uwsgi-headroom report --history FILE` does not.",
+            "If it does that, wait until an hour has been scraped, or choose another --range or --until.",
+        ],
+    )
 
 
 def _make_history(server: ServerSeries, made: Sequence[_Quarter]) -> ServerHistory:
     known = ((quarter.end, quarter.make()) for quarter in made if quarter.sampled >= LEAST_COVERED * STEP)
-    return ServerHistory(
-        server=server.name,
-        service=server.service,
-        host=server.host,
-        quarters={end: record for end, record in known if record},
-        sampled=sum(quarter.sampled for quarter in made),
-    )
+    quarters = {end: record for end, record in known if record}
+    sampled = sum(quarter.sampled for quarter in made)
+    return copy_fields(ServerHistory, server, server=server.name, quarters=quarters, sampled=sampled)
 
 
 @lru_cache(maxsize=64)
@@ -369,12 +356,13 @@ class _Quarter:
             query: {part: values[end] for part, values in parts.items() if end in values}
             for query, parts in answered.items()
         }
-        self._factors: dict[Clock, float] = {"level": 1.0}
         observed, gap, waits = (self._value(query) or 0.0 for query in ("observed", "gap", "wait_observed"))
         self.sampled = STEP * min(1.0, max(0.0, observed / seconds))
-        self._factors["sampled"] = ratio(self.sampled, observed) or 0.0
-        self._factors["waits"] = ratio(self.sampled, waits) or 0.0
-        self._factors["whole"] = ratio(STEP, observed + gap) or 0.0
+        self._factors: dict[Clock, float] = {
+            "sampled": ratio(self.sampled, observed) or 0.0,
+            "waits": ratio(self.sampled, waits) or 0.0,
+            "whole": ratio(STEP, observed + gap) or 0.0,
+        }
 
     def make(self) -> Record | None:
         """The record; None if nothing is known of the workers."""

@@ -45,8 +45,7 @@ class TimeRange(Struct, frozen=True):
 
     def show(self) -> str:
         """Both ends, in local time."""
-        ends = [datetime.fromtimestamp(end, ZoneInfo(self.zone)) for end in (self.since, self.until)]
-        return f"{ends[0]:%Y-%m-%d %H:%M} to {ends[1]:%Y-%m-%d %H:%M} ({self.zone})"
+        return f"{_show(self.since, self.zone)} to {_show(self.until, self.zone)} ({self.zone})"
 
     def nothing_sampled(self) -> str:
         return f"no quarter of an hour was sampled for at least half of it from {self.show()}"
@@ -200,7 +199,7 @@ def _twice(servers: Sequence[ServerHistory]) -> Iterator[str]:
 
 def _load_of(record: Record) -> tuple[float, float]:
     """Requests per second, and threads in service."""
-    return count_requests(record.window) / record.window.seconds, mean_busy(record) or 0.0
+    return count_requests(record) / record.window.seconds, mean_busy(record) or 0.0
 
 
 def _show(time: float, zone: str) -> str:
