@@ -169,7 +169,7 @@ async def _watch(watch: Watch, seconds: float, progress: Callable[[float], None]
                 end, added = loop.time() + seconds, 0.0
             if loop.time() >= end:
                 await watch.reader.read()
-            settles = _SETTLING_SECONDS if watch.integrals.totals.reloads < _OFTEN else 0.0
+            settles = _SETTLING_SECONDS * (watch.integrals.totals.reloads < _OFTEN)
             while watch.reader.is_reloading and loop.time() + settles >= end and added < seconds:
                 end, added = end + 1.0, added + 1.0
     except asyncio.CancelledError:

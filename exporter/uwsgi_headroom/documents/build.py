@@ -267,7 +267,9 @@ def describe_trouble(error: ReadError, start: str = "") -> str:
 
 
 def _describe(error: ReadError, start: str) -> str:
-    return f"uWSGI's log says that {describe(start)}" if start else printable_name(str(error))
+    if start:
+        return f"uWSGI's log says that {describe(start)}"
+    return printable_name(str(error))
 
 
 async def build_servers(

@@ -184,8 +184,9 @@ class Watch:
 
     def explain_start(self, error: ReadError | None) -> str:
         """The message of uWSGI's log that says why it does not start, where this error says that it is down."""
-        is_gone = self.log is not None and error is not None and error.reason in GONE
-        return self.log.explain_start(self._clock.monotonic()) if self.log and is_gone else ""
+        if self.log is None or error is None or error.reason not in GONE:
+            return ""
+        return self.log.explain_start(self._clock.monotonic())
 
     async def sample(self) -> None:
         """Read the server on its own timer, and judge it and look at its code beside that, until cancelled."""
