@@ -94,7 +94,7 @@ def test_a_server_ends_while_its_client_holds_on(where):
 
 def peak_of(server):
     """The quarter of an hour with most requests."""
-    return max(server.records, key=lambda record: count_requests(record.window))
+    return max(server.records, key=count_requests)
 
 
 def test_the_story_has_its_figures():
