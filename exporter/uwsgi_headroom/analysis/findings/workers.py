@@ -130,7 +130,7 @@ KEEPS_RESTARTING = Kind(
     "[works, not options? Find out from uWSGI's log why {ids:worker} {ids:ends|end}.]"
     "[works, options? Check whether you want {options} to end workers: the configuration sets this.]",
     then="[look? Look in uWSGI's log for an import error, `died, killed by signal`, or an exit of the application "
-    "itself. ][fix? {fix} ]" + LOG,
+    "itself. ][fix? {fix} ]" + LOG + "[not works, options? Also check whether you want {options} to end workers.]",
     clause="{ids:worker} {ids:keeps|keep} restarting[killed? , killed{killed}][not killed, place? : {place}]",
     page_after=60,
     runbook="UwsgiRequestsLost",
