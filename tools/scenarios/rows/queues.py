@@ -136,14 +136,13 @@ ROWS = (
         Server(2, 8),
         Expected(
             "warning",
-            ("sleeps_again",),
-            words=("sleep again and again", "event streams"),
+            ("slow_clients",),
+            words=("stay open", "event streams"),
             not_words=("raise `processes`",),
         ),
         (Load(clients=14, path="/events?seconds=60"), Load(rate=4, io_ms=30)),
         lead=6.0,
-        why="From outside, a stream that sends something now and then sleeps like a request that tries again: both are "
-        "named.",
+        why="A stream that sends something now and then sleeps like a request that tries again, but its thread writes.",
         twin=healthy("", Load(clients=4, path="/events?seconds=60"), Load(rate=4, io_ms=30)),
     ),
     Scenario(
