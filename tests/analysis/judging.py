@@ -8,7 +8,6 @@ from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.figures import Figures, Known, compute_figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings
-from uwsgi_headroom.analysis.findings.kind import Kind
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.reading import Reading, describe_server
@@ -48,16 +47,6 @@ def findings_by_code(of: Window, server: Server | None = None, **known: object) 
 
 def by_code(findings: Iterable[Finding]) -> dict[str, Finding]:
     return {finding.code: finding for finding in findings}
-
-
-def row(found: dict[str, Finding], code: str) -> Kind | None:
-    """The row that says a finding, None without such a finding."""
-    return found[code].kind if code in found else None
-
-
-def said(found: dict[str, Finding], code: str) -> tuple[Kind | None, str] | None:
-    """The row that says a finding, and how severe it is there."""
-    return (found[code].kind, found[code].severity) if code in found else None
 
 
 def severity(found: dict[str, Finding], code: str) -> str | None:

@@ -3,15 +3,14 @@
 import pytest
 from msgspec.structs import replace
 
-from tests.analysis import judging
-from tests.analysis.judging import AT, describe, figures_of
+from tests.analysis.judging import describe, figures_of
 from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.advice import connections_hold_threads
 from uwsgi_headroom.analysis.findings import ROWS, Finding, Severity, collect_findings, find_harm, lock_waits
 from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.history.window import Window
-from uwsgi_headroom.record import Outage, Setup
+from uwsgi_headroom.record import Setup
 
 TWO = Server(processes=2, threads=4, cpus=8.0)
 
@@ -25,14 +24,6 @@ def full(waits: dict[str, float] | None, *, queued: float = 30.0, refused: float
     rows = (worker(number, 600, each=0.2, cpu=0.6, busy=240.0) for number in (1, 2))
     queues = {"queue_seconds": {"app.sock": 60 * queued}, "queue_full_seconds": {"app.sock": 60 * refused}}
     return replace(window(60, *rows, waits=waits, **more), full_seconds=60.0, **queues)
-
-
-def test_an_outage_is_said():
-    """After an outage the verdict is the outage, not what its end did to the figures."""
-    of = window(5, *(worker(number, 30, each=0.1, busy=0.5) for number in (1, 2)))
-    first, *_ = judging.judge(of, TWO, outage=Outage(20.0, TWO.read(AT).time)).values()
-    assert (first.code, first.severity) == ("was_down", "warning")
-    assert "5.0 s" in first.evidence
 
 
 @pytest.mark.parametrize(

@@ -3,37 +3,17 @@
 import pytest
 from msgspec.structs import replace
 
-from tests.analysis.judging import AT, describe, figures_of, findings_by_code, idle, judge, row, setup, severity
-from tests.support.simulated_server import EPOCH, Server
+from tests.analysis.judging import describe, figures_of, findings_by_code, idle, judge, setup, severity
+from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings import Finding, collect_findings, evenness
+from uwsgi_headroom.analysis.findings import Finding, collect_findings
 from uwsgi_headroom.analysis.findings.limits import find_change
 from uwsgi_headroom.analysis.verdict import verdict_sentence, worst_status
-from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.record import Backlog, SocketHolders
 
 SLEEPING = {"sleep": 2.0}
 """What threads wait for that more of them would serve."""
-
-
-def one_full_worker(queued: float, busy: float = 60.0, **more: object) -> Window:
-    """The first of three single-threaded workers is always busy."""
-    rows = (worker(1, 600, cpu=1.0, busy=busy), *(worker(number, 300, cpu=1.0, busy=30.0) for number in (2, 3)))
-    return replace(window(60, *rows, waits=SLEEPING, app=60 * queued), **more)
-
-
-def of_mapped(of: Window, mapped: bool = True) -> dict[str, Finding]:
-    known = {"setup": replace(setup("single"), mapped=True)} if mapped else {}
-    return findings_by_code(of, Server(processes=3, threads=1), **known)
-
-
-def test_shares_of_mapped_sockets():
-    """Unequal ones are not harmless while requests wait at one of them."""
-    waits = of_mapped(one_full_worker(4.0))
-    assert [row(waits, code) for code in ("uneven", "unevenness_harmless")] == [evenness.OWN_SOCKET_WAITS, None]
-    finding = of_mapped(one_full_worker(0.0))["unevenness_harmless"]
-    assert "the listen queues of these sockets are nearly empty" in finding.meaning
 
 
 A_ALONE: SocketHolders = {"a.sock": (1,), "b.sock": tuple(range(2, 11))}
@@ -84,27 +64,6 @@ def test_a_full_machine_beside_a_server_that_needs_little():
     assert worst_status(findings) == "ok"
     sentence = "Headroom 6.4x until requests wait; 6.7x until CPUs run out."
     assert verdict_sentence(figures_of(of).headroom, findings) == sentence
-
-
-def stuck(worker_id: int, *ages: int, **server: object) -> Server:
-    """A server in which requests of a worker have been in service for so many seconds."""
-    made = Server(**server)
-    made[worker_id].request_starts = tuple(int(EPOCH + AT) - age for age in ages)
-    return made
-
-
-@pytest.mark.parametrize(
-    ("ages", "seconds", "which"),
-    [((290, 0), 300.0, None), ((290, 0), 290.0, "1"), ((40, 40), 30.0, ""), ((40, 40), 10.0, "1,3")],
-)
-def test_the_age_of_a_stuck_request_is_a_setting(ages, seconds, which):
-    """Long polls on threads are no finding until they last longer than they are meant to. `pids --stuck` knows only the
-    usual age, so with another one the numbers of the workers are in the command."""
-    server = stuck(1, ages[0], threads=1)
-    server[3].request_starts = (int(EPOCH + AT) - ages[1],)
-    finding = judge(idle(), server, stuck_seconds=seconds).get("request_stuck")
-    assert (finding is None) == (which is None)
-    assert not finding or which in finding.change
 
 
 @pytest.mark.parametrize(

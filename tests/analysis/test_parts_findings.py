@@ -5,7 +5,7 @@ import socket
 import pytest
 from msgspec.structs import replace
 
-from tests.analysis.judging import AT, figures_of, findings_by_code, idle, judge, severity
+from tests.analysis.judging import AT, figures_of, findings_by_code, idle
 from tests.history.watched import Watched
 from tests.support.real_uwsgi import uwsgi
 from tests.support.simulated_server import Server
@@ -35,61 +35,6 @@ def judged(
 
 def full(*caches: Cache, refused: int | None = 40, options: Options | None = None) -> dict[str, Finding]:
     return judged(replace(idle(), cache_full=refused), options=options, caches=caches)
-
-
-PURGING = Options(complete=True, purging_caches=("pages",))
-PAGES = Cache("pages", full=40, items=49, max_items=50)
-
-
-@pytest.mark.parametrize(
-    ("caches", "options", "said"),
-    [
-        # Of two that ever refused items, it is the one without room: uWSGI keeps one item for itself.
-        ([PAGES, Cache("old", full=3, items=1, max_items=9)], None, "`pages`"),
-        ([Cache(name, full=1, items=9, max_items=9) for name in "abcde"], None, "`a`, `b`, `c` and 2 more"),
-        # Of unknown size: items of several blocks use up the blocks first.
-        ([Cache("a", full=4)], None, "`a`"),
-        ([Cache("a", full=4, items=3, max_items=9)], None, "`a`"),
-        ([], None, None),
-        # uWSGI counts an item that it makes room for, too; that is what `purge_lru` is for.
-        ([PAGES], PURGING, None),
-        ([PAGES, Cache("other", full=3, items=9, max_items=10)], PURGING, "`other`"),
-    ],
-)
-def test_the_full_caches_are_named(caches, options, said):
-    """Those without room, at most three of them."""
-    finding = full(*caches, options=options).get("cache_full")
-    assert (finding is not None) == (said is not None)
-    assert not finding or said in finding.title
-    assert not finding or len(caches) > 2 or finding.title.count("`") == 2
-
-
-def spooler(waiting: int | None, done: int | None, growth: int | None = 0) -> dict[str, Finding]:
-    of = replace(idle(), spooled=waiting, spooler_tasks=done, spooled_growth=growth)
-    spoolers = (Spooler("/spool", tasks=9), Spooler("/spool", tasks=9), Spooler("/other", tasks=0))
-    return judged(of, {"/spool": waiting or 0, "/other": 0}, spoolers=spoolers)
-
-
-@pytest.mark.parametrize(
-    ("waiting", "done", "growth", "expected", "title"),
-    [
-        (85, 4, 60, "warning", "falls behind"),
-        (10, 0, 0, "warning", "processes none"),
-        (500, 100, -100, "info", "has a long list"),
-        # Few tasks, tasks that are due within a minute, or unknown ones are no finding.
-        (9, 0, 9, None, ""),
-        (100, 101, 50, None, ""),
-        (None, 4, None, None, ""),
-        (100, None, 9, None, ""),
-        (0, 0, 0, None, ""),
-    ],
-)
-def test_a_spooler_falls_behind(waiting, done, growth, expected, title):
-    """Its last task waits for more than a minute. It is no warning while its tasks become fewer."""
-    found = spooler(waiting, done, growth)
-    assert severity(found, "spooler_behind") == expected
-    assert not expected or title in found["spooler_behind"].title
-    assert not expected or "/spool" not in found["spooler_behind"].public.evidence
 
 
 def sampled(*samples: tuple[tuple[Cache, ...], tuple[Spooler, ...], dict[str, int]]) -> Window:
@@ -181,30 +126,6 @@ def files(held: float | None = 3.8, *, static: int = 450, other: int = 50, queue
     busy = None if held is None else 60 * held / 2 + other * 0.02
     rows = (worker(number, static + other, each=0.02, static=static, cpu=0.5, busy=busy) for number in (1, 2))
     return window(60, *rows, waits={"client": held or 0.1, "cpu": 0.03}, app=60 * queued)
-
-
-@pytest.mark.parametrize(
-    ("of", "takes_much"),
-    [
-        (files(0.1), False),
-        (files(None), False),  # with stats-no-cores it is not known what they hold
-        (files(1.2), True),
-        (files(3.8), True),
-        # Most requests are others, or there are hardly any.
-        (files(0.1, static=0, other=500), None),
-        (files(0.1, static=249, other=251), None),
-        (files(0.1, static=10, other=5), None),
-        # Counters that contradict each other, as no uWSGI writes them, raise nothing.
-        (files(0.1, static=50, other=-50), None),
-        (files(0.1, static=100, other=-20), False),
-    ],
-)
-def test_files_while_nobody_waits(of, takes_much):
-    """They are good to know, with something to change if they take many threads."""
-    found = judge(of, FILES)
-    assert severity(found, "static_files") == (None if takes_much is None else "info")
-    finding = found.get("static_files")
-    assert not finding or [bool(finding.change), bool(finding.settings)] == [takes_much, takes_much]
 
 
 def test_one_basis_for_a_mean_request():

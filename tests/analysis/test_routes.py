@@ -1,20 +1,16 @@
 """Findings name the routes, the lines of code and the slow requests that hold threads, where these are known."""
 
-import re
-
 import pytest
 from msgspec.structs import replace
 
 from tests.analysis.judging import AT, change_workers, describe, judge
 from tests.analysis.test_wait_findings import of_16_threads, the_server
 from tests.support.simulated_server import EPOCH, Server
-from tests.support.windows import the_example, window, worker
+from tests.support.windows import the_example, window
 from uwsgi_headroom.analysis.findings import Finding
 from uwsgi_headroom.analysis.routes import compute_routes, describe_route, find_ages
 from uwsgi_headroom.code_look import CodeLook, CodeSight, Line
 from uwsgi_headroom.history.code_time import CodeHistory
-from uwsgi_headroom.history.response_times.bins import share_bins
-from uwsgi_headroom.history.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.history.window import RouteWindow, Window
 from uwsgi_headroom.record import ServerRecord, State
 from uwsgi_headroom.routes import ServedRoutes
@@ -141,73 +137,3 @@ def test_who_has_a_lock(others, holder):
     assert "100 % in audit (shop/orders.py:8)" in finding.evidence
     said = finding.evidence.partition("that thread holds the lock, and is in ")[2]
     assert said == (f"{holder}." if holder else "")
-
-
-def with_slow(
-    fast: float,
-    slow: float,
-    number: int,
-    busy: float = 210.0,
-    routes: RouteWindow | None = None,
-    *,
-    record: ServerRecord | None = None,
-    **waits: float,
-) -> dict[str, Finding]:
-    """The findings about a minute with a thousand requests, of which so many are slow. fast, slow: response times in
-    seconds; busy: the seconds for which the four threads of each of two workers are in use together."""
-    bins, mean = share_bins(), (fast * (1000 - number) + slow * number) / 1000
-    counts = [0.0] * len(bins)
-    counts[bins.find(fast)], counts[bins.find(slow)] = 1000.0 - number, float(number)
-    times = ResponseTimeWindow(bins, 0.02, 1000, counts, [0.0] * len(bins))
-    lock = 30 * waits.get("interpreter_lock", 0.0)
-    rows = (worker(each, 500, each=mean, cpu=0.2 * 60, busy=busy, lock=lock) for each in (1, 2))
-    full = window(60.0, *rows, waits=waits or None)
-    return judge(full, record or Server(processes=2, threads=4), response_times=times, routes=routes)
-
-
-REPORT = RouteWindow(60.0, {"/report": 300.0, "/": 120.0})
-
-
-@pytest.mark.parametrize(
-    ("fast", "slow", "number", "part"),
-    [
-        (0.1, 10.0, 15, "1 %"),
-        (0.05, 0.6, 120, "10 %"),
-        (0.05, 2.0, 60, "5 %"),
-        # Nothing is said of requests whose times are of one kind, nor of fewer than one in a hundred.
-        (0.1, 0.4, 100, ""),
-        (0.1, 10.0, 5, ""),
-        (0.1, 0.1, 10, ""),
-    ],
-)
-def test_the_slowest_requests_occupy_threads(fast, slow, number, part):
-    """The share that takes at least so long is the one that is known to occupy most threads. The advice names the flag
-    that shows their route, unless that is on."""
-    block = with_slow(fast, slow, number)["saturation"]
-    named = with_slow(fast, slow, number, routes=REPORT)["saturation"]
-    assert "".join(re.findall(r"The slowest (\d+ %) of the requests take at least ", block.evidence)) == part
-    assert ["`--routes`" in each.change for each in (block, named)] == [bool(part), False]
-    assert not part or "`/report` holds 71 % of all busy threads." in named.evidence
-
-
-@pytest.mark.parametrize(
-    ("fast", "slow", "number", "said"),
-    [
-        (0.05, 2.0, 60, True),
-        (0.05, 3.0, 40, True),  # fewer than the 95th percentile shows
-        (0.05, 0.3, 120, False),
-        (0.05, 2.0, 8, False),  # little of the threads
-        (0.05, 2.0, 140, False),  # not few
-        (0.1, 60.0, 2, False),
-        (0.1, 0.1, 10, False),
-    ],
-)
-def test_a_few_slow_requests_while_threads_are_free(fast, slow, number, said):
-    """They are named if they are of another kind, with the way to find their paths unless that is on."""
-    found = with_slow(fast, slow, number, 84.0).get("few_slow_requests")
-    named = with_slow(fast, slow, number, 84.0, REPORT).get("few_slow_requests")
-    assert bool(found) == bool(named) == said
-    if said:
-        assert re.match(r"The slowest [46] % .* Half of all requests take at most [56]\d ms\.$", found.evidence)
-        assert ["`--routes`" in each.change for each in (found, named)] == [True, False]
-        assert "`/report` holds 71 %" in named.evidence

@@ -4,10 +4,10 @@ import pytest
 from msgspec.structs import replace
 
 from tests.analysis import judging
-from tests.analysis.judging import AT, by_code, figures_of, judge, severity
+from tests.analysis.judging import AT, figures_of, judge
 from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
-from uwsgi_headroom.analysis.findings import Finding, collect_findings
+from uwsgi_headroom.analysis.findings import Finding
 from uwsgi_headroom.record import Ending, Options, ServerRecord, Setup, WorkerRecord
 
 COMPLETE = judging.setup(complete=True)
@@ -128,29 +128,3 @@ def test_headroom_while_nothing_completes(rows, workers, queued, factor, is_far)
     )
     room = figures_of(of, describe(*workers)).headroom
     assert (room.factor, bool(room.far)) == (factor, is_far)
-
-
-def handling(seconds: float, *, queued: float) -> tuple[dict[str, Finding], float]:
-    """The findings about handlers that took so many thread seconds of 20 s of two workers, and the factor of the
-    threads. queued: mean requests in the listen queue."""
-    record = describe(*(WorkerRecord(number, "accepting", 1, pid=4000 + number) for number in (1, 2)))
-    rows = [worker(number, 1000, each=0.01, busy=10.0) for number in (1, 2)]
-    figures = figures_of(replace(window(20, *rows, app=20 * queued), handler_seconds=seconds), record)
-    return by_code(collect_findings(figures)), figures.headroom.by_limit["threads"]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "queued", "factor", "expected"),
-    [
-        (16.0, 0.0, 1.2, "info"),  # four fifths of the time leave 1.2 of 2 threads to requests
-        (18.0, 0.0, 1.1, "warning"),  # threads are the limit
-        (16.0, 2.0, 1.2, "warning"),
-        (1.9, 0.0, 1.905, None),  # a twentieth of the threads is worth no sentence
-    ],
-)
-def test_handlers_of_signals_take_threads(seconds, queued, factor, expected):
-    """They leave fewer threads to requests, and are the cause where requests wait."""
-    found, left = handling(seconds, queued=queued)
-    assert severity(found, "signal_handlers") == expected
-    assert left == pytest.approx(factor)
-    assert not expected or [harm.code for harm in found["signal_handlers"].harms] == ["queue_wait"] * (queued > 0)
