@@ -265,7 +265,7 @@ ROWS = (
         Expected(
             "critical",
             ("sleeps_again",),
-            words=("sleep again and again", "sqlite", "help only event streams"),
+            words=("sleep again and again", "sqlite", "help only long polls"),
             not_words=NO_MORE,
             limits=("other",),
         ),

@@ -221,7 +221,7 @@ ROWS = (
     ),
     Scenario(
         "most responses are errors, with the log",
-        Server(2, 2, ("--log-5xx",)),
+        Server(2, 2, ("--logto", "{directory}/log")),
         Expected("critical", ("server_errors",), words=("status 5xx", "the application's own log")),
         (Load(rate=10, io_ms=20, path="/failed"), Load(rate=3, io_ms=20)),
         log=True,
