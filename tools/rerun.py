@@ -47,6 +47,11 @@ class Results:
         if report.failed:
             self.failed.setdefault(report.nodeid, f"{report.longreprtext}\n{report.capstdout}{report.capstderr}")
 
+    def pytest_collectreport(self, report: Any) -> None:
+        """A file that cannot be collected has failed as a whole."""
+        if report.failed:
+            self.failed.setdefault(report.nodeid, report.longreprtext)
+
     def pytest_sessionfinish(self, exitstatus: int) -> None:
         passed, skipped = self.outcomes["passed"] - self.failed.keys(), self.outcomes["skipped"]
         results = {"status": int(exitstatus), "failed": self.failed, "passed": sorted(passed), "skipped": len(skipped)}

@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.analysis.judging import findings_by_code, idle
-from tests.analysis.test_log_findings import judged
+from tests.analysis.judging import describe, findings_by_code, idle, judge
 from tests.history.watched import Watched, watch
 from tests.support.captured_documents import document
 from tests.support.real_uwsgi import Uwsgi, accepting, uwsgi, wait_until
@@ -343,7 +342,7 @@ def test_a_log_that_proves_the_cause_says_it_instead():
     """One finding for one problem: that of the log names the modifier. A line with which nothing agrees does not."""
     for agreed, code in ((2000, "requests_rejected"), (0, "requests_unanswered")):
         log = LogRecord(messages={"modifier_unavailable": LogMessage(2000, agreed, limit=5)})
-        by_code = judged(replace(idle(), unanswered=2000), log)
+        by_code = judge(replace(idle(), unanswered=2000), describe(log=log))
         assert next(iter(by_code)) == code
         assert ("requests_unanswered" in by_code) == (agreed == 0)
 

@@ -94,6 +94,12 @@ def test_one_that_passes_alone_is_flaky(try_twice, capsys):
     assert re.fullmatch(r"2 passed, 0 skipped, 1 flaky in [\d.]+s", said.splitlines()[-1])
 
 
+def test_a_file_that_cannot_be_read_fails_the_run(try_twice, tmp_path):
+    """Also beside a flaky test, where each process of xdist goes on."""
+    (tmp_path / "test_other.py").write_text("import nowhere\n")
+    assert try_twice(FLAKY, "-n", "2") == 1
+
+
 def test_one_that_fails_again_fails_the_run(try_twice, capsys):
     """The second failure is printed, and nothing is called flaky."""
     assert try_twice("def test_it(): assert 1 == 2\n") == 1

@@ -208,7 +208,7 @@ class SeenServer:
             if _is_named_like_uwsgi(pid := self._unsearched.pop()):
                 held = procfs.read_socket_inodes(pid)
                 self._named += [pid] * bool(held is None or held & self._inodes)
-        holder = next(iter(self._named), 0)
+        oldest = self._named[-_AT_ONCE:]
         while self._named:
             some = self._named[:_AT_ONCE]
             found = self._ask(find_sets, tuple(some))
@@ -219,8 +219,9 @@ class SeenServer:
         self._unsearched = None
         if not self._inodes:
             raise SourceError("refused", f"nothing listens at {address.place} in this network namespace")
-        if holder and self._inodes & (procfs.read_socket_inodes(holder) or set()):
-            raise SourceError("refused", _NONE_WAITS.format(holder))
+        for pid in reversed(oldest):  # workers may have ended since
+            if self._inodes & (procfs.read_socket_inodes(pid) or set()):
+                raise SourceError("refused", _NONE_WAITS.format(pid))
         raise SourceError("not_uwsgi", f"no uWSGI that this user may look at waits for requests at {address.place}")
 
     def _ask(self, question: Callable[..., T], *arguments: Hashable) -> T:
