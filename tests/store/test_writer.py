@@ -6,6 +6,7 @@ import os
 import sqlite3
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -99,7 +100,8 @@ def write_foreign(path: Path) -> None:
 
 
 def write_newer(path: Path) -> None:
-    open_to_write(path).execute(f"PRAGMA user_version = {VERSION + 1}")
+    with closing(open_to_write(path)) as database:  # else SQLite moves its journal into the file later
+        database.execute(f"PRAGMA user_version = {VERSION + 1}")
 
 
 def write_damaged(path: Path) -> None:
