@@ -28,7 +28,7 @@ DOORS = {
         locks objective
         percentiles repairman routes setting_facts settings shortages verdict wait_states
         worker_states what_if.measured what_if.predict
-        deploys.explanation deploys.judgement findings.evenness findings.limits
+        deploys.explanation deploys.judgement findings.evenness findings.threads
         findings.queue findings.workers""",
     "arguments": "commands completion",
     "check": "command compare_command exporter_client failure look pids reports request tables",

@@ -80,6 +80,15 @@ class StillRunsError(SourceError):
     application again (`refused`), or its socket file was removed (`not_found`)."""
 
 
+class NotStartedError(SourceError):
+    """Nothing listens at the address, and uWSGI's log says why it does not start. change: what to do, if that is
+    known."""
+
+    def __init__(self, reason: Reason, message: str, change: str) -> None:
+        super().__init__(reason, message)
+        self.change = change
+
+
 class AccessError(SourceError):
     """The server answers, but wants a login, a client certificate or TLS, or its own certificate is not trusted."""
 

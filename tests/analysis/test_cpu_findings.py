@@ -5,7 +5,7 @@ import pytest
 from tests.analysis.judging import findings_by_code, judge, severity
 from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
-from uwsgi_headroom.analysis.findings import Finding, load
+from uwsgi_headroom.analysis.findings import Finding, cpus
 from uwsgi_headroom.kernel.cpus import UsableCpus
 
 
@@ -34,7 +34,7 @@ def test_others_that_leave_nothing_are_a_warning(waiting, expected):
     waits = {"sleep": 0.3 - waiting, "cpu": 0.1, "cpu_wait": waiting}
     assert severity(beside(0.1, 0.0, 1.9, waits), "cpu_used_by_others") == expected
     unknown = beside(0.1, 0.0, 1.9)["cpu_used_by_others"]
-    assert (unknown.kind, unknown.of_host) == (load.USED_BY_OTHERS, True)
+    assert (unknown.kind, unknown.of_host) == (cpus.USED_BY_OTHERS, True)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings
-from uwsgi_headroom.analysis.findings.limits import find_change
+from uwsgi_headroom.analysis.findings.threads import find_change
 from uwsgi_headroom.analysis.verdict import verdict_sentence, worst_status
 from uwsgi_headroom.record import Backlog, SocketHolders
 

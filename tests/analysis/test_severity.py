@@ -14,8 +14,8 @@ from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings
 from uwsgi_headroom.analysis.findings.kind import SEVERITIES
-from uwsgi_headroom.analysis.findings.limits import RESERVE_UNUSED, THREADS_BUSY, THREADS_FULL
 from uwsgi_headroom.analysis.findings.queue import FILLING, FULL
+from uwsgi_headroom.analysis.findings.threads import RESERVE_UNUSED, THREADS_BUSY, THREADS_FULL
 from uwsgi_headroom.analysis.littles_law import LEAST_WAIT, MOST_WAIT, SEVERE, WAIT_RATIO, judge_waiting
 from uwsgi_headroom.analysis.verdict import verdict_sentence, worst_status
 from uwsgi_headroom.history.window import Window

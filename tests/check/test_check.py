@@ -26,7 +26,7 @@ from tests.support.exporter import COMMAND, clean_environment, exporter, run
 from tests.support.real_uwsgi import APP, accepting, bare, free_port, uwsgi, wait_until
 from uwsgi_headroom.analysis.capacity import LEAST_OWN
 from uwsgi_headroom.analysis.deploys.judgement import Status
-from uwsgi_headroom.analysis.findings.load import LOW_CPU
+from uwsgi_headroom.analysis.findings.cpus import LOW_CPU
 from uwsgi_headroom.check.compare_command import parse_moment
 from uwsgi_headroom.check.reports import render_lines
 from uwsgi_headroom.check.thresholds import apply_deploy, is_undecided

@@ -20,7 +20,7 @@ from tests.support.real_uwsgi import uwsgi
 from uwsgi_headroom.analysis.backends import BackendSlices
 from uwsgi_headroom.analysis.figures import Known, compute_figures
 from uwsgi_headroom.analysis.findings import collect_findings, correct_headroom
-from uwsgi_headroom.analysis.findings.limits import find_change
+from uwsgi_headroom.analysis.findings.threads import find_change
 from uwsgi_headroom.check import command, saved
 from uwsgi_headroom.check.command import judge, share_samples
 from uwsgi_headroom.check.reports import render_lines

@@ -147,9 +147,10 @@ def test_a_worker_that_loads_has_the_memory_of_the_one_before():
     server[1].reported_memory, server[1].resident, server[1].state = None, 10 * MB, "starting"
     watched.sample(1.0)
     assert watched.totals.workers[0].resident_bytes == 70 * MB
-    server[1].state = "idle"
-    watched.sample(2.0)
-    assert watched.totals.workers[0].resident_bytes == 10 * MB
+    for second, state in enumerate(("idle", "pause"), 2):
+        server[1].state = state
+        watched.sample(float(second))
+        assert watched.totals.workers[0].resident_bytes == 10 * MB
 
 
 def test_time_without_a_worker():

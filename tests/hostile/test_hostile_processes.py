@@ -35,7 +35,7 @@ def hostile(folder, *words):
     """Runs that server; the address of its stats. Skips what this machine or user cannot do."""
     is_locked = "locked=1" in words
     if is_locked and (os.geteuid() != 0 or not os.path.exists("/dev/fuse")):
-        pytest.skip("a locked address space takes root and FUSE")
+        pytest.skip("needs root and FUSE (/dev/fuse), to keep a process's memory map locked")
     command = [*(["unshare", "--mount"] if is_locked else []), sys.executable, "-m", "tests.hostile.hostile_master"]
     process = subprocess.Popen(
         [*command, str(folder / "stats"), *words], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

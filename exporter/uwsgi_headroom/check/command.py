@@ -19,7 +19,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from uwsgi_headroom import logs
-from uwsgi_headroom.analysis.findings.limits import find_change
+from uwsgi_headroom.analysis.findings.threads import find_change
 from uwsgi_headroom.analysis.what_if.measured import Setting, SettingError, parse_settings
 from uwsgi_headroom.analysis.what_if.predict import WhatIf
 from uwsgi_headroom.check import reports, saved
@@ -65,11 +65,9 @@ _SETTLING_SECONDS = 3.0
 _OFTEN = 2
 """From so many reloads on, there is no time without one to wait for."""
 
-_STARTS_SECONDS, _RETRY_SECONDS = 3.0, 0.25
-"""How long a socket that refuses is tried, as it does while uWSGI loads its application; and the pause in between."""
-
-_LOG_SECONDS = 1.0
-"""In that time, a log is read for the first time."""
+_STARTS_SECONDS, _RETRY_SECONDS, _LOG_SECONDS = 3.0, 0.25, 1.0
+"""How long a socket that refuses is tried, as it does while uWSGI loads its application; the pause in between; and in
+which time a log is read for the first time."""
 
 SAMPLES_PER_SECOND = 40.0
 """The most, of all servers together: percentiles of a single one begin at 20 ms. An exporter takes 5 of each, for as
@@ -106,8 +104,8 @@ async def judge(
     watch.holds_findings = False
     try:
         outcome: Reading | ReadError | None = await watch.reader.read()
-        begun = clock.monotonic()
-        while getattr(outcome, "reason", "") == "refused" and clock.monotonic() < begun + _STARTS_SECONDS:
+        end = clock.monotonic() + _STARTS_SECONDS
+        while isinstance(outcome, ReadError) and outcome.reason == "refused" and clock.monotonic() < end:
             await asyncio.sleep(_RETRY_SECONDS)
             outcome = await watch.reader.read()
         kinds = (Snapshot, EmperorSnapshot)[: 1 + (watch.log is not None)]
@@ -124,9 +122,9 @@ async def judge(
     except ReadError as error:
         if watch.log:
             await asyncio.sleep(_LOG_SECONDS)  # until the log was read, which may say why
-        start = watch.explain_start(error)
-        _, change = build.explain_failure(error, start)
-        return describe_failure(watch, clock, error.reason, build.describe_trouble(error, start), change)
+        why = watch.explain_error(error)
+        _, change = build.explain_failure(why)
+        return describe_failure(watch, clock, why.reason, build.describe_trouble(why), change)
     document = build.build_server(watch, clock, seconds, (seconds,))
     late = max(LATE_SECONDS, LATE * seconds)
     if document.status == "critical" or watch.reading is None or 2 * late > seconds:

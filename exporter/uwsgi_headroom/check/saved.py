@@ -25,7 +25,7 @@ from uwsgi_headroom.analysis.backends import BackendSlices
 from uwsgi_headroom.analysis.destinations import PORTS, name_service
 from uwsgi_headroom.analysis.figures import Figures, Known, compute_figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings, correct_headroom
-from uwsgi_headroom.analysis.findings.limits import find_change
+from uwsgi_headroom.analysis.findings.threads import find_change
 from uwsgi_headroom.documents.build import judge_again, runbook_path, server_path
 from uwsgi_headroom.documents.lines import list_lines
 from uwsgi_headroom.documents.schema import ServerDocument

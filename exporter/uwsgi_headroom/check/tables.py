@@ -172,6 +172,7 @@ def busy_bar(worker: WorkerSection, width: int) -> Cells:
 
 
 Value = Callable[[WorkerSection], float | None]
+Levels = Sequence[tuple[float, str]]
 
 
 def _list_known(server: ServerDocument, value: Value) -> list[float]:
@@ -251,7 +252,7 @@ def _figure(
     *sort: str,
     total: Callable[[list[float]], float] | None = None,
     unknown: str = "",
-    levels: Callable[[ServerDocument], Sequence[tuple[float, str]]] = lambda _: (),
+    levels: Callable[[ServerDocument], Levels] = lambda _: (),
 ) -> WorkerColumn:
     """Make a column of figures. total: makes the total of those that are known; unknown: the total of none; levels: of
     `alarm`."""
@@ -266,8 +267,13 @@ def _figure(
     return Column(title, width, write_cell, write_total, value, *sort)
 
 
-_LOADS = lambda _: ((0.9, "bold red"), (0.7, "yellow"))  # noqa: E731
-_AGES = lambda server: ((stuck_age(server), "bold red"),)  # noqa: E731
+def _loads(_: ServerDocument) -> Levels:
+    return (0.9, "bold red"), (0.7, "yellow")
+
+
+def _ages(server: ServerDocument) -> Levels:
+    return ((stuck_age(server), "bold red"),)
+
 
 FIXED: tuple[WorkerColumn, ...] = (
     _figure("W", 3, attrgetter("worker_id"), _plain_number, "n", "number", unknown="all"),
@@ -281,12 +287,12 @@ _LOCK: WorkerColumn = Column("LOCK    ", 8, _lock, _total_lock, attrgetter("lock
 SCROLLED: tuple[WorkerColumn, ...] = (
     Column("SHARE     ", 10, _share, value=attrgetter("share"), key="s", name="share"),
     Column("BUSY      ", 10, _busy, _total_busy, attrgetter("busy_threads"), "b", "busy"),
-    _figure("CPU%", 5, attrgetter("interpreter_load"), percent, "c", "CPU%", total=sum, unknown=UNKNOWN, levels=_LOADS),
+    _figure("CPU%", 5, attrgetter("interpreter_load"), percent, "c", "CPU%", total=sum, unknown=UNKNOWN, levels=_loads),
     _LOCK,
     replace(_figure("RESP", 6, attrgetter("response_time"), seconds_of, "w", "response time"), total=_mean_response),
     _figure("REQ/S", 5, attrgetter("throughput"), rate, total=sum),
     _figure("MEM", 5, attrgetter("resident_bytes"), size, "m", "memory", total=sum),
-    _figure("OLDEST", 6, attrgetter("oldest_request_age"), age, "o", "oldest", total=max, levels=_AGES),
+    _figure("OLDEST", 6, attrgetter("oldest_request_age"), age, "o", "oldest", total=max, levels=_ages),
     _figure("EXC", 5, attrgetter("exceptions"), number, total=sum),
     _figure("HARA", 4, attrgetter("harakiris"), number, total=sum),
     _figure("RESTARTS", 8, lambda worker: worker.respawns and worker.respawns - 1, number, total=sum),  # not the first

@@ -26,14 +26,13 @@ from uwsgi_headroom.documents.lines import list_lines
 from uwsgi_headroom.documents.sections import build_identity, build_setup
 from uwsgi_headroom.documents.sentences import describe_full_host, find_first_act, lacks_host_only
 from uwsgi_headroom.documents.subjects import build_code, build_emperor, build_router, build_routes, build_workers
-from uwsgi_headroom.errors import BlindError, DamagedError, NoSocketError, ReadError, StillRunsError
+from uwsgi_headroom.errors import BlindError, DamagedError, NoSocketError, NotStartedError, ReadError, StillRunsError
 from uwsgi_headroom.history.events import Event
 from uwsgi_headroom.history.window import SERVER
 from uwsgi_headroom.reading import Reading, describe_server
 from uwsgi_headroom.record import ServerRecord
 from uwsgi_headroom.same_fields import copy_fields, given
 from uwsgi_headroom.stats import EmperorSnapshot, RouterSnapshot, Snapshot
-from uwsgi_headroom.uwsgi_log.messages import advise, describe
 from uwsgi_headroom.watch.observation import WELL, ExporterHealth
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.words.formats import counted
@@ -104,7 +103,7 @@ def _build_server(
         path=server_path(watch.name),
         time=clock.epoch(),
         state=watch.state,
-        error=_build_error(watch.error, watch.name, watch.explain_start(watch.error)),
+        error=_build_error(watch.error, watch.name),
         status=status,
         verdict=verdict,
         windows=tuple(schema.Covered(asked=length, seconds=watch.history.covered(length)) for length in windows),
@@ -211,11 +210,11 @@ _UNCOUNTED = {row.name: None for row in SERVER if row.counter}
 """uWSGI's own counters in a window, where they are not known."""
 
 
-def explain_failure(error: ReadError, start: str = "") -> tuple[str, str]:
+def explain_failure(error: ReadError) -> tuple[str, str]:
     """What a failed read means for users, and what to do. A path of anything but a socket is a wrong address, although
-    its reason is that of a missing file: nothing has to be started. start: what ended the last start, by the log."""
-    if start and (change := advise(start)):
-        return FAILURES[error.reason][0], change
+    its reason is that of a missing file: nothing has to be started."""
+    if isinstance(error, NotStartedError) and error.change:
+        return FAILURES[error.reason][0], error.change
     if isinstance(error, DamagedError):
         return DAMAGED
     if isinstance(error, BlindError):
@@ -225,10 +224,10 @@ def explain_failure(error: ReadError, start: str = "") -> tuple[str, str]:
     return FAILURES["not_uwsgi" if isinstance(error, NoSocketError) else error.reason]
 
 
-def _build_error(error: ReadError | None, server: str, start: str = "") -> schema.Error | None:
+def _build_error(error: ReadError | None, server: str) -> schema.Error | None:
     if error is None:
         return None
-    message, (harm, change) = _describe(error, start), explain_failure(error, start)
+    message, (harm, change) = printable_name(str(error)), explain_failure(error)
     runbook = runbook_path("was_down", server)
     return schema.Error(reason=error.reason, message=message, harm=harm, change=change, runbook=runbook)
 
@@ -253,23 +252,16 @@ def _judge(watch: Watch, figures: Figures | None, judged: Sequence[Finding]) -> 
 
 def _find_trouble(watch: Watch) -> str | None:
     if watch.error:
-        return describe_trouble(watch.error, watch.explain_start(watch.error))
+        return describe_trouble(watch.error)
     if watch.reading is None:
         return "Not read yet: the first reading is under way."
     return "No answer for a while: these are the last figures." if watch.state == "stale" else None
 
 
-def describe_trouble(error: ReadError, start: str = "") -> str:
-    """Why a server has no figures, in a sentence. start: the message of uWSGI's log that says why it does not start."""
-    message = _describe(error, start)
+def describe_trouble(error: ReadError) -> str:
+    message = printable_name(str(error))
     what = "Down" if error.reason in ("refused", "not_found") else "Cannot be read"
     return f"{what}: {message}{'' if message.endswith('?') else '.'}"
-
-
-def _describe(error: ReadError, start: str) -> str:
-    if start:
-        return f"uWSGI's log says that {describe(start)}"
-    return printable_name(str(error))
 
 
 async def build_servers(

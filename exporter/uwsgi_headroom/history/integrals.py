@@ -177,7 +177,7 @@ class Integrals:
                 total.lost += _count_lost(then, now, before, reading)
             if is_new:
                 total.ended_kilobytes, total.peak_kilobytes = total.peak_kilobytes or total.ended_kilobytes, None
-            of_last = 1024 * total.ended_kilobytes * (not now.accepting)
+            of_last = 1024 * total.ended_kilobytes * (now.state == "starting")
             _add_process(total, before.host, reading, now.pid or 0, is_new=is_new, of_last=of_last)
             if now.resident_bytes is not None:
                 _add_memory_growth(total, now.resident_bytes // 1024)

@@ -281,7 +281,7 @@ class Host:
         is_still = 0 <= grown <= busy and snapshot.source == "stats"
         if names and (busy or is_still):
             with suppress(OSError):
-                found = self._asks.ask(list_connections, master_pid, names, is_still)
+                found = self._asks.ask(list_connections, master_pid, names, is_still and busy > 0)
                 return found if is_still else found._replace(closed=())
         return Connections()
 

@@ -26,7 +26,7 @@ from uwsgi_headroom.analysis.routes import compute_routes
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.defaults import DEFAULT_SAMPLES_PER_SECOND, JOURNAL, SIZE_CAP, STUCK_SECONDS, TIMEOUT_SECONDS
 from uwsgi_headroom.config.slo import Slo
-from uwsgi_headroom.errors import BlindError, ReadError
+from uwsgi_headroom.errors import BlindError, NoSocketError, NotStartedError, ReadError, StillRunsError
 from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.history.named_hours import DestinationHour, RouteHour
@@ -41,6 +41,7 @@ from uwsgi_headroom.source import Address, ProcessOfApp
 from uwsgi_headroom.stats import EmperorSnapshot, Snapshot
 from uwsgi_headroom.store.record import Levels
 from uwsgi_headroom.uwsgi_log.log import LogBatch, UwsgiLog
+from uwsgi_headroom.uwsgi_log.messages import advise, describe
 from uwsgi_headroom.watch import judging
 from uwsgi_headroom.watch.code_watch import CodeSetting, CodeWatch
 from uwsgi_headroom.watch.deploy_watch import DeployWatch
@@ -182,11 +183,12 @@ class Watch:
         if self.log:
             self.log.take(batch, self._clock.monotonic(), partial(self.recorder.add_log_message, self._clock.epoch()))
 
-    def explain_start(self, error: ReadError | None) -> str:
-        """The message of uWSGI's log that says why it does not start, where this error says that it is down."""
-        if self.log is None or error is None or error.reason not in GONE:
-            return ""
-        return self.log.explain_start(self._clock.monotonic())
+    def explain_error(self, error: ReadError) -> ReadError:
+        """The error; where nothing listens, with what uWSGI's log says of the last start."""
+        is_gone = error.reason in GONE and not isinstance(error, StillRunsError | NoSocketError)
+        if is_gone and self.log and (start := self.log.explain_start(self._clock.monotonic())):
+            return NotStartedError(error.reason, f"uWSGI's log says that {describe(start)}", advise(start))
+        return error
 
     async def sample(self) -> None:
         """Read the server on its own timer, and judge it and look at its code beside that, until cancelled."""
@@ -224,7 +226,8 @@ class Watch:
     @property
     def error(self) -> ReadError | None:
         """Why the server is down; None while it is not."""
-        return self.reader.error if self.state == "down" else None
+        error = self.reader.error if self.state == "down" else None
+        return error and self.explain_error(error)
 
     @property
     def shown(self) -> Watch:

@@ -34,7 +34,7 @@ device = os.open("/dev/fuse", os.O_RDWR)
 options = f"fd={device},rootmode=40000,user_id=0,group_id=0".encode()
 libc = ctypes.CDLL(None, use_errno=True)
 if libc.mount(b"silent", sys.argv[2].encode(), b"fuse", 0, options) != 0:
-    sys.exit(os.strerror(ctypes.get_errno()))
+    sys.exit("mount: " + os.strerror(ctypes.get_errno()))
 open(sys.argv[3], "w").close()
 time.sleep(60)
 """
@@ -42,16 +42,22 @@ time.sleep(60)
 
 @contextlib.contextmanager
 def with_silent_files(directory: Path) -> Iterator[int]:
-    """A process whose configuration file is on a file system that never answers. Its pid."""
+    """A process whose configuration file is on a file system that never answers. Its pid. Skips where this machine
+    cannot mount one."""
+    if not os.path.exists("/dev/fuse"):
+        pytest.skip("needs FUSE (/dev/fuse), for files that never answer")
     (directory / "files").mkdir()
     ready, script = directory / "ready", directory / "uwsgi"
     script.write_text(SILENT_FILES)
     arguments = [str(script), f"--ini={directory}/files/app.ini", str(directory / "files"), str(ready)]
-    with subprocess.Popen(["unshare", "--mount", sys.executable, *arguments]) as process:
+    command = ["unshare", "--mount", sys.executable, *arguments]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
             wait_until(lambda: ready.exists() or process.poll() is not None, what="the mount")
-            if process.poll() is not None:
-                pytest.skip("this machine has no FUSE")
+            if process.poll() is not None and process.stderr:
+                reason = process.stderr.read()
+                assert "mount: " in reason, reason
+                pytest.skip(f"this machine does not let it mount FUSE: {reason}")
             yield process.pid
         finally:
             process.kill()

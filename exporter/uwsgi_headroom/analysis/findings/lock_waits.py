@@ -11,9 +11,9 @@ from uwsgi_headroom.analysis.advice import OWN_THREADS_COMPUTE, raise_processes
 from uwsgi_headroom.analysis.balance import WorkerFigures
 from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.findings.cpus import see_own_threads
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
-from uwsgi_headroom.analysis.findings.limits import FEWEST_SLOW, THREADS_BUSY
-from uwsgi_headroom.analysis.findings.load import see_own_threads
+from uwsgi_headroom.analysis.findings.threads import FEWEST_SLOW, THREADS_BUSY
 from uwsgi_headroom.analysis.findings.waits import COMPUTING, LEAST_THREADS, USED, blocks
 from uwsgi_headroom.analysis.littles_law import MOST_WAIT, is_standing, shows_a_limit
 from uwsgi_headroom.analysis.shortages import (

@@ -11,7 +11,7 @@ from uwsgi_headroom.analysis.advice import waits_for_a_reload
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.clients import wait_too_long
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
-from uwsgi_headroom.analysis.findings.limits import advise
+from uwsgi_headroom.analysis.findings.threads import advise
 from uwsgi_headroom.analysis.littles_law import SEVERE, judge_waiting
 from uwsgi_headroom.analysis.objective import SLOW_BURN, Burn
 from uwsgi_headroom.analysis.percentiles import find_percentile

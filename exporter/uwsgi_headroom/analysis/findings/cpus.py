@@ -11,7 +11,7 @@ from uwsgi_headroom.analysis.capacity import LEAST_OWN, REACHED
 from uwsgi_headroom.analysis.destinations import join_labels, list_local, see_backends
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
-from uwsgi_headroom.analysis.findings.limits import advise
+from uwsgi_headroom.analysis.findings.threads import advise
 from uwsgi_headroom.analysis.littles_law import judge_waiting, shows_a_limit
 from uwsgi_headroom.analysis.shortages import (
     CPU_FULL,
