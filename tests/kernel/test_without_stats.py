@@ -31,7 +31,7 @@ from uwsgi_headroom.kernel.aside import DIRECT
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.kernel.procfs import list_descriptors
-from uwsgi_headroom.kernel.request_sets import RequestSets
+from uwsgi_headroom.kernel.request_sets import RequestSets, find_sets
 from uwsgi_headroom.kernel.sock_diag import list_listeners
 from uwsgi_headroom.kernel.waits import worker_threads
 from uwsgi_headroom.kernel.waits.sampler import WaitSetting
@@ -363,6 +363,18 @@ def test_workers_that_never_wait(stats):
             assert error.value.reason == "refused"
 
 
+@as_root
+def test_a_process_that_has_ended_hides_nothing():
+    """Its files belong to root, until its parent notices its end."""
+
+    def look_at_it() -> list[RequestSets]:
+        with subprocess.Popen(["true"]) as ended:
+            os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+            return find_sets([ended.pid])
+
+    assert as_nobody(look_at_it) == [RequestSets()]
+
+
 def test_a_look_leaves_no_trace():
     """Nobody connects, and files, log and descriptors are as before. uWSGI is stopped, so that nothing else acts."""
     with serving("--http-socket", "{directory}/web", "--logto", "{directory}/log") as (server, port):
@@ -415,6 +427,7 @@ def test_clients_that_leave_are_seen(kind):
         clients[2].shutdown(socket.SHUT_WR)
         host, address = make_host(), ProcessOfApp(server.pid)
         wait_until(lambda: seen(host, address)[2] == 3, what="the requests", seconds=20, pause=0.3)
+        time.sleep(0.2)  # who closes at once may still wait
         clients[0].close()
         wait_until(lambda: look(make_host(), address)[1].clients == (3, 1), what="one to leave", pause=0.1)
 

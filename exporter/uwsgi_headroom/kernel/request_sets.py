@@ -212,8 +212,10 @@ def _find(pid: int) -> RequestSets:
         sockets = {number: inode for number, target in targets.items() if (inode := procfs.socket_inode(target))}
         inodes = {*sockets.values()}
         names = ask_in_network_of(pid, partial(name_listening, inodes)) if inodes else {}
-    except PermissionError:
-        return RequestSets(why=DENIED.format(pid))
+    except PermissionError:  # files of a process that ends belong to root, from when its memory is gone
+        stat = procfs.read_process_stat(pid)
+        is_ending = stat is not None and (stat.has_ended or not stat.pages)
+        return RequestSets(why=DENIED.format(pid) * (not is_ending))
     except (FileNotFoundError, ProcessLookupError):
         return RequestSets()
     except OSError as error:

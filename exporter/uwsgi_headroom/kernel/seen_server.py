@@ -124,7 +124,8 @@ class SeenServer:
         self._clients: dict[int, tuple[float, bool]] = {}  # by inode, with when it was seen last
         self._doubts = 0  # looks in a row that do not show which threads are idle
         self._unsearched: list[int] | None = None  # PIDs
-        self._named: list[int] = []
+        self._named: list[int] = []  # PIDs of those that hold the socket, or hide whether they do
+        self._holders: list[int] = []
         self._inodes: frozenset[int] = frozenset()
 
     def look(self, setup: Setup) -> Snapshot:
@@ -200,7 +201,7 @@ class SeenServer:
         if self._unsearched is None:
             self._inodes = self._ask(find_listening, address.place)
             self._unsearched = [*procfs.list_processes()][::-1] if self._inodes else []
-            self._named = []
+            self._named, self._holders = [], []
         end = time.monotonic() + SEARCH_SECONDS
         while self._unsearched:
             if time.monotonic() > end:
@@ -208,7 +209,7 @@ class SeenServer:
             if _is_named_like_uwsgi(pid := self._unsearched.pop()):
                 held = procfs.read_socket_inodes(pid)
                 self._named += [pid] * bool(held is None or held & self._inodes)
-        oldest = self._named[-_AT_ONCE:]
+                self._holders += [pid] * bool(held and held & self._inodes)
         while self._named:
             some = self._named[:_AT_ONCE]
             found = self._ask(find_sets, tuple(some))
@@ -219,7 +220,7 @@ class SeenServer:
         self._unsearched = None
         if not self._inodes:
             raise SourceError("refused", f"nothing listens at {address.place} in this network namespace")
-        for pid in reversed(oldest):  # workers may have ended since
+        for pid in reversed(self._holders):  # the oldest first: workers may have ended since
             if self._inodes & (procfs.read_socket_inodes(pid) or set()):
                 raise SourceError("refused", _NONE_WAITS.format(pid))
         raise SourceError("not_uwsgi", f"no uWSGI that this user may look at waits for requests at {address.place}")
