@@ -502,9 +502,7 @@ class TestLost:
             assert found[1][0].lost == 1  # the dead process is seen, and its count with it
 
 
-def overflowing(
-    counts: tuple[int, ...], queues: tuple[int, ...] = (0, 0, 0), alone: bool | None = None, **of
-) -> Totals:
+def overflowing(counts: tuple[int, ...], queues: tuple[int, ...] = (0, 0, 0), alone: bool = False, **of) -> Totals:
     """The totals of a server beside which the kernel counts so many overflows. of: the server."""
     server, readings = Server(**of), []
     for place, (queue, count) in enumerate(zip(queues, counts, strict=True)):
@@ -517,20 +515,39 @@ def overflowing(
 @pytest.mark.parametrize(
     ("queues", "socket", "alone", "refused"),
     [
-        ((0, 0, 0), ":8080", None, 0),
         ((0, 0, 0), ":8080", False, 0),
         ((0, 0, 0), ":8080", True, 9),
         ((0, 100, 0), ":8080", False, 7),
-        ((0, 100, 100), ":8080", None, 9),
+        ((0, 100, 100), ":8080", False, 9),
         ((0, 99, 99), ":8080", False, 0),
         ((0, 100, 100), "app.sock", False, 0),
-        ((0, 0, 0), "app.sock", None, 0),
+        ((0, 0, 0), "app.sock", False, 0),
     ],
 )
 def test_whose_overflows_they_are(queues, socket, alone, refused):
     """Those of all TCP listeners are this server's if it is the only one, or if its queue was full at the time."""
     totals = overflowing((1000, 1007, 1009), queues, alone, socket=socket)
     assert (totals.overflows, totals.refused) == (9, refused)
+
+
+@pytest.mark.parametrize(
+    ("opened", "made"),
+    [
+        ([(100, 1.0), (100, 1.0), (130, 4.0)], (30, 3.0)),
+        ([None, (100, 1.0), (130, 4.0)], (30, 3.0)),
+        ([(100, 1.0), None, (130, 4.0)], (0, 0.0)),  # another socket listened meanwhile
+        ([(100, 1.0), (7, 2.0), (9, 3.0)], (2, 2.0)),  # another network namespace
+        ([None, None, None], (None, None)),
+    ],
+)
+def test_connections_and_their_time(opened, made):
+    server, readings = Server(), []
+    for place, each in enumerate(opened):
+        reading = server.read(10.0 + 0.2 * place)
+        overflows = ListenOverflows(0, 0, True, *(each or (None,)))
+        readings.append(replace(reading, host=replace(reading.host, overflows=overflows)))
+    totals = totals_of(*readings)
+    assert (totals.connections, totals.connections_seconds) == made
 
 
 def test_overflows_that_fall_or_are_unknown():

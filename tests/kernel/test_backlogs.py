@@ -18,7 +18,15 @@ import pytest
 from tests.kernel.listeners import listening
 from tests.kernel.trees import TREES, write_files
 from tests.support.clock import MovableClock
-from tests.support.other_namespaces import IPV6, as_nobody, as_root, forbid_netlink, in_child, knows_socket_call
+from tests.support.other_namespaces import (
+    IPV6,
+    as_nobody,
+    as_root,
+    forbid_netlink,
+    in_child,
+    knows_socket_call,
+    python_in,
+)
 from tests.support.real_uwsgi import Uwsgi, accepting, free_port, uwsgi_binary, wait_until, wrapped
 from uwsgi_headroom.kernel import backlogs, sock_diag
 from uwsgi_headroom.kernel.backlogs import AcceptQueues, Backlogs, ListenOverflows, find_rivals, read_listen_overflows
@@ -280,6 +288,26 @@ def test_no_privilege_is_needed():
     pid = os.getpid()
     overflows = as_nobody(lambda: read_listen_overflows(pid))
     assert overflows.drops >= overflows.overflows
+
+
+@as_root
+def test_connections_are_counted_where_one_socket_listens():
+    """`opened`: how many connections clients have made, if all can only be the server's."""
+    code = (
+        "import fcntl, os, socket, struct\n"
+        "SIOCSIFFLAGS, IFF_UP = 0x8914, 1\n"
+        "fcntl.ioctl(socket.socket(), SIOCSIFFLAGS, struct.pack('16sh', b'lo', IFF_UP))\n"
+        "from uwsgi_headroom.kernel.backlogs import Backlogs, read_opened\n"
+        "me = os.getpid()\n"
+        "print(Backlogs().count_alone(me), read_opened(me))\n"
+        "one = socket.create_server(('127.0.0.1', 0))\n"
+        "clients = [socket.create_connection(one.getsockname()) for _ in range(3)]\n"
+        "print(Backlogs().count_alone(me), read_opened(me))\n"
+        "other = socket.create_server(('127.0.0.1', 0))\n"
+        "print(Backlogs().count_alone(me))\n"
+        "print(Backlogs().count_alone(os.getppid()))\n"
+    )
+    assert python_in("--net", code).split("\n") == ["0 0", "1 3", "2", "0"]
 
 
 @pytest.fixture

@@ -30,7 +30,8 @@ class Flow(Struct, frozen=True, gc=False, kw_only=True):
     completed, are served or wait, with their wait so far; total_time: response_time and queue_wait, what users wait
     without the network; waiting: how much users notice the wait in the queue, of several sockets at the worst one:
     none, noticed or severe. refused: connections per second that the kernel turned away at a full TCP queue, retries
-    included; null if unknown, as at UNIX sockets."""
+    included; null if unknown, as at UNIX sockets. connections: TCP connections per second that clients made, null if
+    requests are counted, or if other programs of the network namespace have such connections."""
 
     requests: int | None
     throughput: float | None
@@ -42,6 +43,7 @@ class Flow(Struct, frozen=True, gc=False, kw_only=True):
     total_time: float | None = None
     waiting: Waiting | None = None
     refused: float | None = None
+    connections: float | None = None
     wait_is_floor: bool = False
 
     @property
@@ -83,6 +85,7 @@ def compute_flow(window: Window, queues: Mapping[str, Backlog] | None = None) ->
         queue_length=length,
         total_time=sum_if_all_known([served, waited]),
         wait_is_floor=floor is not None,
+        connections=ratio(window.connections, window.connections_seconds or 0.0),
     )
 
 

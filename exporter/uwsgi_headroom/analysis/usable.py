@@ -53,13 +53,13 @@ class Queue(NamedTuple):
 def add_usable(load: ServerLoad, room: Headroom, wait_factor: float, waits: WaitFigures | None) -> Headroom:
     """The headroom with the usable one, if both it and the response time are known. wait_factor: see `variation`."""
     flow, limits, judged = load.flow, room.by_limit, load.flow.waiting
-    if room.factor is None or not flow.response_time or not flow.throughput:
+    time = max(0.0, flow.response_time or 0.0)  # a clock that is set back makes uWSGI's times negative
+    if room.factor is None or not time or not flow.throughput:
         return room
     # The wait for a thread is beside the response time, and is compared with all of it; the others are in it.
     waiting = _wait_for_limits(waits, limits)
-    in_service = noticed_wait(flow.response_time - (waiting or 0.0))
-    # The wait that is allowed, and the least factor.
-    outside = noticed_wait(flow.response_time), float(judged == "none")
+    in_service = noticed_wait(time - (waiting or 0.0))
+    outside = noticed_wait(time), float(judged == "none")  # the wait that is allowed, and the least factor
     inside = in_service, float(waiting is not None and waiting < in_service)
     factors = dict(limits)
     for queue in (*_of_threads(load, limits, wait_factor), *_of_resources(load, limits, in_service)):
@@ -96,7 +96,7 @@ def _of_threads(load: ServerLoad, limits: Mapping[Limit, float], wait_factor: fl
         served = [times[worker_id] for worker_id in socket.workers if worker_id in times]
         requests = sum(count for count, _ in served)
         seconds = ratio(sum(count * each for count, each in served), requests)
-        if socket.busy and seconds:
+        if socket.busy and seconds is not None and seconds > 0:
             yield Queue("threads", socket.threads, socket.used, seconds, wait_factor)
 
 

@@ -174,6 +174,7 @@ def _served(server: ServerDocument) -> TextLine | None:
     busy = max(flow.observed or 0.0, min(flow.littles_law or 0.0, available or 0.0))
     facts: Facts = {
         "rate": flow.throughput,
+        "made": flow.connections,
         "at_once": flow.observed is not None and bool(available) and write_at_once(busy + waiting),
         "threads": available,
         "slots": _slots(server).removesuffix("s" * (available == 1)),
@@ -183,7 +184,7 @@ def _served(server: ServerDocument) -> TextLine | None:
         **{name: (window and getattr(window, name)) or None for name in ("exceptions", "harakiris", "reloads")},
     }
     parts = (
-        "[rate? {rate:rate}][not rate? requests are not counted]",
+        "[rate? {rate:rate}][made? {made:rate} TCP connections; ][not rate? requests are not counted]",
         "[at_once? ; {at_once} at once for {threads:threads} {slots}]",
         "[refused? ; {refused:rate} turned away with retries]",
         "[full, not refused? ; queue full {full:percent} of the time]",

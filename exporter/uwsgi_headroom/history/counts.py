@@ -2,7 +2,7 @@
 
 `totals` has these fields as totals that never decrease, which `integrals` updates, and `window` as their growth between
 two instants. From the rows follow those of a history (`rows`), windows, and how windows are merged and written to a
-file (`store`). By this table a row takes 84 bytes a worker and 360 for the server, without sockets and backends.
+file (`store`). By this table a row takes 84 bytes a worker and 368 for the server, without sockets and backends.
 """
 
 from collections.abc import Sequence
@@ -172,6 +172,16 @@ class ServerCounts(Struct):
     available: Annotated[int | None, _LEVEL] = None
     refused: Annotated[int | None, _REPORTED] = None
     """Those of `overflows` that are this server's: a TCP queue of its own was full, or there is no other listener."""
+    connections: Annotated[
+        int | None,
+        _REPORTED.shown(
+            "uwsgi_tcp_connections_total",
+            "TCP connections that clients made to a server whose requests are not counted, from two readings on. Absent "
+            "unless its socket is the only one of its network namespace at which a program waits for TCP.",
+        ),
+    ] = None
+    connections_seconds: Annotated[float | None, Quantity("time", _TICKS, "reported")] = None
+    """The time in which they were made."""
     judged: Annotated[int | None, _REPORTED] = None
     """Requests that count for the server's objective (`response_times.misses`); None without one. It and the next four
     grow together, at the end of a batch of response times."""

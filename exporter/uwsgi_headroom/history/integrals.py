@@ -297,6 +297,11 @@ class Integrals:
         self.totals.overflows = (self.totals.overflows or 0) + grown
         self.totals.refused = (self.totals.refused or 0) + own
         self._may_overflow &= now is then
+        if now.opened is not None:
+            since = (then and then.opened is not None and then) or now
+            made = max(0, now.opened - (since.opened or 0))
+            self.totals.connections = (self.totals.connections or 0) + made
+            self.totals.connections_seconds = (self.totals.connections_seconds or 0.0) + now.at - since.at
 
 
 def _is_one_free(setup: Setup | None, levels: _Levels, sockets: list[str]) -> bool:

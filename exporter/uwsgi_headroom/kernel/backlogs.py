@@ -227,17 +227,16 @@ class Backlogs:
                 listed[name] = None if self._has_rivals[name] else queues.list_tcp(listeners)
         return {name: waiting for name, waiting in listed.items() if waiting is not None}
 
-    def is_alone(self, master_pid: int) -> bool | None:
-        """Whether the master holds every TCP listener of its network namespace; None if that is hidden."""
-        sockets = self._read_sockets(master_pid)
-        if sockets.held is None or sockets.near is None:
-            return None
+    def count_alone(self, master_pid: int) -> int:
+        """How many TCP listeners its network namespace has, if it is known that the master holds every one of them;
+        else 0."""
+        sockets, every = self._read_sockets(master_pid), set[int]()
         with suppress(OSError):
-            dumps = _dump_all(TCP_FAMILIES, None, master_pid, sockets, self._dumps).values()
-            listed = [{each.inode for each in dump} for dump in dumps if not isinstance(dump, str)]
-            if len(listed) == len(dumps):
-                return sockets.held >= set().union(*listed)
-        return None
+            for dump in _dump_all(TCP_FAMILIES, None, master_pid, sockets, self._dumps).values():
+                if isinstance(dump, str):
+                    return 0
+                every.update(each.inode for each in dump)
+        return len(every) * (sockets.near is not None and every <= (sockets.held or frozenset()))
 
 
 class _Sockets(Struct, frozen=True):
@@ -464,17 +463,30 @@ class ListenOverflows(Struct, frozen=True):
 
     overflows: int
     drops: int
-    alone: bool | None = None
-    """Whether every TCP listener of the namespace is the server's own, so that all of this is; None if unknown, or if
-    nothing was dropped."""
+    alone: bool = False
+    """Whether it is known that every TCP listener of the namespace is the server's own, so that all of this is."""
+    opened: int | None = None
+    """The connections that clients have made (Tcp PassiveOpens), if there is one listener, and requests are not counted;
+    `at`: when that was read, in monotonic seconds."""
+    at: float = 0.0
 
 
 def read_listen_overflows(pid: int | None = None, *, proc: Path = Path("/proc")) -> ListenOverflows | None:
     """The counts in the network namespace of a process, this process by default; None if they cannot be read."""
     with suppress(OSError, ValueError, KeyError):  # a kernel without these counters
-        text = procfs.read_file(proc / (str(pid) if pid else "self") / "net/netstat")
-        # In pairs of lines: `TcpExt: Name ...` and `TcpExt: number ...`.
-        names, numbers = [line.split()[1:] for line in text.splitlines() if line.startswith(b"TcpExt:")][:2]
-        counts = dict(zip(names, map(int, numbers), strict=False))
+        counts = _read_counts(proc / (str(pid) if pid else "self") / "net/netstat", b"TcpExt:")
         return ListenOverflows(counts[b"ListenOverflows"], counts[b"ListenDrops"])
     return None
+
+
+def read_opened(pid: int) -> int | None:
+    """The TCP connections that clients have made to this network namespace since its creation; None if unknown."""
+    with suppress(OSError, ValueError, KeyError):
+        return _read_counts(Path(f"/proc/{pid}/net/snmp"), b"Tcp:")[b"PassiveOpens"]
+    return None
+
+
+def _read_counts(path: Path, begin: bytes) -> dict[bytes, int]:
+    """The numbers by name, of two lines such as `Tcp: Name ...` and `Tcp: number ...`. Raises OSError or ValueError."""
+    names, numbers = [line.split()[1:] for line in procfs.read_file(path).splitlines() if line.startswith(begin)][:2]
+    return dict(zip(names, map(int, numbers), strict=False))

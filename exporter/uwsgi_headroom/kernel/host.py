@@ -21,6 +21,7 @@ from uwsgi_headroom.kernel.backlogs import (
     ListenOverflows,
     list_connections,
     read_listen_overflows,
+    read_opened,
 )
 from uwsgi_headroom.kernel.cgroups import explain_hidden, read_task_limit
 from uwsgi_headroom.kernel.cpus import MachineCpu, ServerCpu, ThrottleCounts, read_affinity, read_usable_cpus
@@ -183,12 +184,15 @@ class Host:
         facts = self._read_proven(proof.pid, here, backlogs, waiting, quick=quick, now=now, interval=interval)
         return self._workers_here.translate_back(facts)
 
-    def _read_overflows(self, master_pid: int) -> ListenOverflows | None:
-        """The counts, and, if connections were dropped since the last slow reading, whether the server is alone there:
-        that takes a list of all listeners, 2 ms on a host with 200 servers."""
+    def _read_overflows(self, master_pid: int, is_counted: bool) -> ListenOverflows | None:
+        """The counts, and, if connections were dropped since the last slow reading, or requests are not counted, whether
+        the server is alone there: that takes a list of all listeners, 2 ms on a host with 200 servers."""
         before, now = self._overflows, read_listen_overflows(master_pid)
-        if now and before and now.overflows != before.overflows:
-            now = replace(now, alone=self._backlogs.is_alone(master_pid))
+        if now and before and (now.overflows != before.overflows or not is_counted):
+            listeners = self._backlogs.count_alone(master_pid)
+            now = replace(now, alone=listeners > 0)
+            if listeners == 1 and not is_counted:
+                now = replace(now, opened=read_opened(master_pid), at=self._clock())
         self._overflows = now
         return now
 
@@ -223,7 +227,7 @@ class Host:
                 cpus=cpus,
                 throttling=self._throttling.read(cpus) if cpus else None,
                 limits_off=None if cpus and available else explain_hidden(master_pid),
-                overflows=self._read_overflows(master_pid),
+                overflows=self._read_overflows(master_pid, snapshot.source != "kernel"),
                 tracked=read_table(int(now // TABLE_SECONDS)) if listens_here else None,
                 tasks=read_task_limit(master_pid, processes),
                 memory=Memories(self._worker_memories.read(master_pid, processes, now), available),
