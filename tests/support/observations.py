@@ -123,7 +123,7 @@ def proven(name: str, called: str = "") -> Observation:
         backlogs={socket.name: Backlog(3, 100, None) for socket in snapshot.sockets},
         cpus=UsableCpus(1.5, "quota", 8, 8, 1.5),
         throttling=Throttling(Quota("/system.slice/uwsgi.service", 1.5, 8)),
-        overflows=ListenOverflows(4, 5),
+        overflows=ListenOverflows(4, 5, opened=7),
         memory=Memories(
             WorkerMemory(15_000_000, "uss", 15_000_000 * len(pids), dict.fromkeys(pids[:2], 15_000_000)),
             AvailableMemory(100_000_000, "cgroup", MemoryPressure(0.12, 0.03, "cgroup")),

@@ -176,8 +176,8 @@ class ServerCounts(Struct):
         int | None,
         _REPORTED.shown(
             "uwsgi_tcp_connections_total",
-            "TCP connections that clients made to a server whose requests are not counted, from two readings on. Absent "
-            "unless its socket is the only one of its network namespace at which a program waits for TCP.",
+            "TCP connections that clients made to a server whose requests are not counted. Absent unless its socket is "
+            "the only one in its network namespace at which a program listens for TCP.",
         ),
     ] = None
     connections_seconds: Annotated[float | None, Quantity("time", _TICKS, "reported")] = None

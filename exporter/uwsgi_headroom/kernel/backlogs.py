@@ -466,8 +466,8 @@ class ListenOverflows(Struct, frozen=True):
     alone: bool = False
     """Whether it is known that every TCP listener of the namespace is the server's own, so that all of this is."""
     opened: int | None = None
-    """The connections that clients have made (Tcp PassiveOpens), if there is one listener, and requests are not counted;
-    `at`: when that was read, in monotonic seconds."""
+    """The connections that clients have made (Tcp PassiveOpens), if there is one listener and requests are not counted.
+    at: when that was read, in monotonic seconds."""
     at: float = 0.0
 
 

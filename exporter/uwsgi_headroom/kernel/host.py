@@ -185,7 +185,7 @@ class Host:
         return self._workers_here.translate_back(facts)
 
     def _read_overflows(self, master_pid: int, is_counted: bool) -> ListenOverflows | None:
-        """The counts, and, if connections were dropped since the last slow reading, or requests are not counted, whether
+        """The counts, and, if connections were dropped since the last slow reading or requests are not counted, whether
         the server is alone there: that takes a list of all listeners, 2 ms on a host with 200 servers."""
         before, now = self._overflows, read_listen_overflows(master_pid)
         if now and before and (now.overflows != before.overflows or not is_counted):
