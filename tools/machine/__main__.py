@@ -33,7 +33,7 @@ TRIALS = Path(__file__).parent / "trials"
 
 BOOT = ("systemd-sysv", "dbus", "udev", "initramfs-tools", "ca-certificates", "python3", "python3-venv", "curl")
 USED = ("uwsgi", "uwsgi-plugin-python3", "procps", "iproute2", "logrotate")
-BESIDES = {"container": ("podman", "crun")}
+BESIDES = {"container": ("podman", "crun"), "rights": ("apparmor",)}
 """What a trial needs besides; debootstrap cannot order these packages."""
 
 FROM_PYPI = {"tests": ("pytest", "pytest-xdist", "hypothesis", "flask", "pyte")}
