@@ -28,7 +28,7 @@ FLAKY = ROOT / "tests" / "flaky.txt"
 MOST = 3
 
 ONE_TRY = re.compile(
-    r"^tests/(hostile|web)/|never_hurts|^tests/kernel/(namespaces/|test_(proof|identity|hostile_documents)\.py)"
+    r"^tests/(hostile|web)/|never_hurts|^tests/kernel/(namespaces/|test_(proof|hostile_documents)\.py)"
     r"|_pro(ve|of)|cancel|interrupt|^tests/top/test_loop\.py"
 )
 """Tests of which no failure is chance: hostile input, the web server, harm to uWSGI, proof of PIDs, cancellation."""
