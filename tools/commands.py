@@ -1,7 +1,5 @@
 """Runs commands to their end, with their output only if they fail, and shows each step and how long it took."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -12,8 +12,6 @@ length instead, which leads through descriptor 9. A program is put in place only
 so every wrapper in place works.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

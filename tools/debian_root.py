@@ -4,8 +4,6 @@ A root is made once per suite and kept. The network configuration of this machin
 pip's index) goes into each copy, so it is always current.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
@@ -13,10 +11,9 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from tools import commands
 from tools.commands import CommandError, show_step
@@ -72,20 +69,11 @@ def expect(true: object, sentence: str) -> None:
         raise FailedError(sentence)
 
 
-def wait_for(ready: Callable[[], object], seconds: float, what: str, why: Callable[[], str] = str) -> None:
-    """Waits until `ready`. Raises `FailedError` after these seconds, with what `why` returns then."""
-    end = time.monotonic() + seconds
-    while not ready():
-        if time.monotonic() > end:
-            raise FailedError(f"not within {seconds:g} s: {what}\n{why()}".rstrip())
-        time.sleep(0.2)
-
-
 def unavailable(os_release: str) -> str | None:
     """Why this machine cannot make a root and run programs in it, or None. `os_release` is the text of that file."""
     if os.geteuid() != 0:
         return "making a Debian root and mounting in it needs root"
-    if not {"debian", "ubuntu"} & set(_values(os_release, "ID", "ID_LIKE")):
+    if not re.search(r"^ID(_LIKE)?=.*\b(debian|ubuntu)\b", os_release, re.MULTILINE):
         return "this machine is neither Debian nor Ubuntu"
     missing = [program for program in _PROGRAMS if not shutil.which(program)]
     if missing:
@@ -173,9 +161,7 @@ def copy_source(copy: Path) -> None:
     """Writes the files of HEAD to /srv/source of a root."""
     source = copy / "srv" / "source"
     source.mkdir(exist_ok=True)
-    archive = subprocess.run(
-        ["git", "-c", "safe.directory=*", "archive", "HEAD"], cwd=ROOT, capture_output=True, check=True
-    ).stdout
+    archive = subprocess.check_output(["git", "-c", "safe.directory=*", "archive", "HEAD"], cwd=ROOT)
     subprocess.run(["tar", "-x", "-C", str(source)], input=archive, check=True)
 
 
@@ -200,11 +186,6 @@ def _connect(copy: Path) -> None:
     (copy / "etc/apt/apt.conf.d/99machine").write_text("\n".join([*lines, ""]))
 
 
-def _values(os_release: str, *names: str) -> list[str]:
-    values = re.findall(rf'^(?:{"|".join(names)})="?([^"\n]*)"?$', os_release, re.MULTILINE)
-    return " ".join(values).split()
-
-
 # The machine's first process ends when its standard input ends, so with this process, however it ends. All other
 # processes of the machine end with the first.
 _FIRST = """set -e
@@ -219,8 +200,7 @@ _ENVIRONMENT = ("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/b
 _NETWORK = re.compile(r"(https?|no)_proxy|PIP_(INDEX_URL|EXTRA_INDEX_URL|TRUSTED_HOST|CERT)", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Machine:
+class Machine(NamedTuple):
     """A running machine. first: the process outside the machine whose child is the machine's first process."""
 
     root: Path

@@ -9,8 +9,6 @@ what most people run. Each falls back to the other. A stamp file in an environme
 second run takes a fraction of a second. This module needs only Python's standard library.
 """
 
-from __future__ import annotations
-
 import configparser
 import hashlib
 import importlib.util

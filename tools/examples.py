@@ -4,8 +4,6 @@ Each example is a row of EXAMPLES, and a block of the document between marks, `<
 lines that the text is about, not the whole output. `tests/markdown/test_links.py` runs all, and compares their form.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

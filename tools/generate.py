@@ -6,8 +6,6 @@ What is generated and not committed is made when it is packaged or asked for: th
 variables of CSS, which are committed because the page has no build step.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -76,10 +74,7 @@ def _documents() -> Iterator[tuple[Path, str]]:
 def _words() -> Iterator[tuple[Path, str]]:
     """The files in which the page and the report have the words and colours of `uwsgi_headroom.words`."""
     yield _WEB / "words.js", page_module()
-    for path, variables in (
-        (_WEB / "page.css", page_variables()),
-        (_REPORT / "report.css", report_variables()),
-    ):
+    for path, variables in ((_WEB / "page.css", page_variables()), (_REPORT / "report.css", report_variables())):
         yield path, replace_section(path.read_text(), "colours", variables, ("/*", "*/"))
 
 
@@ -114,19 +109,12 @@ def page_module() -> str:
             {code: f"{state.name} {state.sign}".rstrip() for code, state in WORKERS.items()},
         ),
         ("The colour of each kind of event.", "TONES", {code: event.tone for code, event in EVENTS.items()}),
-        ("How many colours named backends have.", "NAMED_COLOURS", {}),
     )
-    lines = [
-        "// The words for limits, severities, states and events. `make generate` writes them from `words/states.py`."
-    ]
+    text = "// The words for limits, severities, states and events. `make generate` writes them from `words/states.py`."
     for comment, name, table in tables:
-        lines += ["", f"/** {comment} */"]
-        if not table:
-            lines.append(f"export const {name} = {len(BACKENDS)};")
-            continue
-        entries = [f"  {code}: {json.dumps(value, ensure_ascii=False)}," for code, value in table.items()]
-        lines += [f"export const {name} = {{", *entries, "};"]
-    return "\n".join(lines) + "\n"
+        entries = [f"  {code}: {json.dumps(value, ensure_ascii=False)},\n" for code, value in table.items()]
+        text += f"\n\n/** {comment} */\nexport const {name} = {{\n{''.join(entries)}}};"
+    return f"{text}\n\n/** How many colours named backends have. */\nexport const NAMED_COLOURS = {len(BACKENDS)};\n"
 
 
 def page_variables() -> str:

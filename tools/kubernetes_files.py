@@ -5,8 +5,6 @@ copies (`tools.release.distributions`). kustomize reads the dashboards through a
 make a PrometheusRule of a rule file, so `make kubernetes-rules` writes those, for the base to include.
 """
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Iterable, Iterator
 from pathlib import Path

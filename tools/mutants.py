@@ -6,8 +6,6 @@ tests notes which call its function: it is tried with those, the most special fi
 kills it, which is tried each time. Whether a survivor changes any behaviour is for a person to say.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import contextlib

@@ -4,13 +4,11 @@
 be installed is left out. The reason is kept in the environment, and the lab reports it.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from tools import commands, debian, environments
 from tools.commands import CommandError, note, show_step
@@ -20,8 +18,7 @@ COMPILED = "compiled_fibonacci"
 """The module that Cython makes of app/fibonacci.py."""
 
 
-@dataclass(frozen=True)
-class Package:
+class Package(NamedTuple):
     """A package of the environment. programs: without them it cannot be installed. advice: where they come from."""
 
     name: str
@@ -84,16 +81,12 @@ def why_missing(environment: Environment, name: str) -> str | None:
 
 
 def compiled_module(environment: Environment) -> Path | None:
-    return next(iter(_compiled_directory(environment).glob(f"{COMPILED}.*.so")), None)
+    return next(environment.path.glob(f"compiled/{COMPILED}.*.so"), None)
 
 
 def versions(environment: Environment) -> dict[str, str]:
-    listing = subprocess.run(
-        [environment.program("python"), "-m", "pip", "list", "--format=freeze"],
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout
+    command = [str(environment.program("python")), "-m", "pip", "list", "--format=freeze"]
+    listing = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     installed = dict(line.lower().split("==", 1) for line in listing.splitlines() if "==" in line)
     return {package.name: installed[package.name] for package in PACKAGES if package.name in installed}
 
@@ -113,7 +106,7 @@ def _install(environment: Environment, package: Package, root: Path) -> str | No
 
 def _compile(environment: Environment, root: Path) -> str | None:
     """Compiles app/fibonacci.py, unless the compiled module has the same source. Returns the reason if it fails."""
-    source, directory = root / "app" / "fibonacci.py", _compiled_directory(environment)
+    source, directory = root / "app" / "fibonacci.py", environment.path / "compiled"
     copy = directory / f"{COMPILED}.py"
     if compiled_module(environment) and copy.is_file() and copy.read_bytes() == source.read_bytes():
         return None
@@ -126,10 +119,6 @@ def _compile(environment: Environment, root: Path) -> str | None:
     except (CommandError, OSError) as error:
         return f"Cython cannot compile it: {error.last_line if isinstance(error, CommandError) else error}"
     return None
-
-
-def _compiled_directory(environment: Environment) -> Path:
-    return environment.path / "compiled"
 
 
 def _reason_file(environment: Environment, name: str) -> Path:

@@ -1,7 +1,5 @@
 """Makes the example in docs/examples: a capacity review of a service that a program made up."""
 
-from __future__ import annotations
-
 from msgspec.structs import replace
 
 from tests.support.synthetic import stories

@@ -7,8 +7,6 @@ time does not fail the run, unless it is one of which no failure is chance (ONE_
 already, or more than MOST failed. A person adds it to that list, and fixes its cause. Needs only the standard library.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

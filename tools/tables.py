@@ -4,8 +4,6 @@ Each function yields the lines of one section as Markdown, which stands between 
 document.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby

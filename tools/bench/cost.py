@@ -6,8 +6,6 @@ the exporter alternate, and so does their order, so that a machine that slows do
 errors of the pairs: the noise.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import os

@@ -6,8 +6,6 @@ queries to the kernel for processes, CPUs and listen queues, and without samples
     python3 -m tools.bench.document_only STATS_SOCKET PORT
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Runs exporters, and scrapes them as Prometheus 2.42 does."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import http.client
@@ -12,8 +10,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 
@@ -27,56 +25,6 @@ OURS = {
     EVERYTHING: "{python} -m uwsgi_headroom --stats unix://{stats} --web.listen-address 127.0.0.1:{port}",
 }
 
-_SAMPLES = re.compile(rb"^uwsgi_exporter_samples_total(?:\{[^}]*\})? (\S+)", re.MULTILINE)
-
-
-@dataclass(frozen=True)
-class Exporter:
-    """A running exporter, and the connection that scrapes it."""
-
-    name: str
-    process: subprocess.Popen[bytes]
-    scraper: Scraper
-
-    def cpu_seconds(self) -> float:
-        return cpu_seconds(self.process.pid)
-
-    def samples(self) -> float:
-        """How many samples our exporter has taken so far; 0 for other exporters."""
-        found = _SAMPLES.search(self.scraper.scrape().body)
-        return float(found[1]) if found else 0.0
-
-    def resident_bytes(self) -> int:
-        return int(psutil.Process(self.process.pid).memory_info().rss)
-
-
-def cpu_seconds(pid: int) -> float:
-    """The CPU time of a process in seconds, including threads that have ended, to the nanosecond."""
-    return time.clock_gettime(~pid << 3 | 2)  # the clock id that clock_getcpuclockid(3) returns: CPUCLOCK_SCHED is 2
-
-
-@contextlib.contextmanager
-def running(name: str, command: str, stats: str) -> Iterator[Exporter]:
-    """Run `command` (with `{stats}`, the path of the stats socket, and `{port}`) until the block ends."""
-    port = real_uwsgi.free_port()
-    arguments = [part.format(stats=stats, port=port, python=sys.executable) for part in shlex.split(command)]
-    scraper = Scraper(port)
-    with (
-        contextlib.closing(scraper),
-        real_uwsgi.running(arguments, lambda: _answers(scraper), name, log=Path(os.devnull)) as process,
-    ):
-        yield Exporter(name, process, scraper)
-
-
-def _answers(scraper: Scraper) -> bool:
-    try:
-        scraper.scrape()
-    except (OSError, http.client.HTTPException, RuntimeError):
-        scraper.close()
-        return False
-    return True
-
-
 HEADERS = {
     "Accept": "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
     "text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
@@ -85,12 +33,12 @@ HEADERS = {
     "X-Prometheus-Scrape-Timeout-Seconds": "10",
 }
 
+_SAMPLES = re.compile(rb"^uwsgi_exporter_samples_total(?:\{[^}]*\})? (\S+)", re.MULTILINE)
 _SERIES = re.compile(rb"^[^#\n]", re.MULTILINE)
 _UP = re.compile(rb"^uwsgi_up(\{[^}]*\})? 1(\.0)?$", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """One scrape: `seconds` from the request to the last byte, `sent` bytes of the body as received (gzipped)."""
 
     seconds: float
@@ -121,5 +69,49 @@ class Scraper:
             raise RuntimeError(f"HTTP {response.status}, or uwsgi_up is not 1")
         return Answer(seconds, len(sent), body)
 
+    def answers(self) -> bool:
+        try:
+            self.scrape()
+        except (OSError, http.client.HTTPException, RuntimeError):
+            self.close()
+            return False
+        return True
+
     def close(self) -> None:
         self._connection.close()
+
+
+class Exporter(NamedTuple):
+    """A running exporter, and the connection that scrapes it."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    scraper: Scraper
+
+    def cpu_seconds(self) -> float:
+        return cpu_seconds(self.process.pid)
+
+    def samples(self) -> float:
+        """How many samples our exporter has taken so far; 0 for other exporters."""
+        found = _SAMPLES.search(self.scraper.scrape().body)
+        return float(found[1]) if found else 0.0
+
+    def resident_bytes(self) -> int:
+        return int(psutil.Process(self.process.pid).memory_info().rss)
+
+
+def cpu_seconds(pid: int) -> float:
+    """The CPU time of a process in seconds, including threads that have ended, to the nanosecond."""
+    return time.clock_gettime(~pid << 3 | 2)  # the clock id that clock_getcpuclockid(3) returns: CPUCLOCK_SCHED is 2
+
+
+@contextlib.contextmanager
+def running(name: str, command: str, stats: str) -> Iterator[Exporter]:
+    """Run `command` (with `{stats}`, the path of the stats socket, and `{port}`) until the block ends."""
+    port = real_uwsgi.free_port()
+    arguments = [part.format(stats=stats, port=port, python=sys.executable) for part in shlex.split(command)]
+    with (
+        contextlib.closing(Scraper(port)) as scraper,
+        real_uwsgi.running(arguments, scraper.answers, name, log=Path(os.devnull)) as process,
+    ):
+        yield Exporter(name, process, scraper)

@@ -13,8 +13,6 @@ CPU is user and system time of the exporter; that of a sample is what it uses wi
 servers that are up, so that all other work counts too.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import re
@@ -27,8 +25,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 
@@ -46,8 +44,7 @@ SCRAPE_SECONDS = 15
 _TRAFFIC = 0.05
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(NamedTuple):
     """cpu: of one CPU, sampling and scrapes together; scrape: seconds; resident: bytes."""
 
     cpu: float
@@ -55,8 +52,28 @@ class Target:
     resident: float
 
 
-@dataclass(frozen=True)
-class Row:
+class Result(NamedTuple):
+    """servers: that are watched; up: of those, readable; left_out: sockets that are not watched.
+
+    cpu: seconds of CPU per second, without scrapes; scrape_cpu: seconds of each scrape; scrapes: seconds until the last
+    byte; interval: mean seconds between two samples of a server that is up; said: warnings and errors of the log, and
+    the number of their lines.
+    """
+
+    servers: int
+    up: int
+    left_out: int
+    cpu: float
+    scrape_cpu: Sequence[float]
+    scrapes: Sequence[float]
+    interval: float
+    resident: int
+    series: int
+    sent: int
+    said: Mapping[str, int]
+
+
+class Row(NamedTuple):
     """One measurement. target: None if there is none."""
 
     name: str
@@ -71,8 +88,7 @@ def main() -> None:
         if options.only in name:
             rows += run(options)
             print(f"{_report(rows)}\n", file=sys.stderr)  # the next one may fail
-    text = "\n\n".join([_report(rows), *_targets(rows), _said(rows), table.machine()])
-    print(text)
+    print(_report(rows), *_targets(rows), _said(rows), table.machine(), sep="\n\n")
 
 
 def _options() -> argparse.Namespace:
@@ -88,7 +104,7 @@ def _options() -> argparse.Namespace:
 def _servers(options: argparse.Namespace) -> list[Row]:
     threads = ("--processes", "8", "--threads", "8", "--thread-stacksize", "256")
     with (
-        many_uwsgis(options.servers, *threads, workers=8) as servers,
+        many_uwsgis(options.servers, *threads) as servers,
         some_traffic([("127.0.0.1", server.http) for server in servers]),
     ):
         result = measure([server.stats for server in servers], options.seconds)
@@ -114,16 +130,14 @@ def _vassals(options: argparse.Namespace) -> list[Row]:
 
 def _sockets(options: argparse.Namespace) -> list[Row]:
     answering = options.sockets // 5
+    name = f"{options.sockets:,} sockets, {answering:,} of which answer; max_servers"
     with (
         short_folder() as folder,
         stand_ins(folder, answering, 2, 1, _TRAFFIC),
         stale_sockets(folder, options.sockets - answering),
     ):
-        name = f"{options.sockets:,} sockets, {answering:,} of which answer"
-        return [
-            Row(f"{name}; max_servers {most or 'as shipped'}", measure([f"{folder}/*.stats"], options.seconds, most))
-            for most in (None, options.sockets)
-        ]
+        results = {most: measure([f"{folder}/*.stats"], options.seconds, most) for most in (None, options.sockets)}
+    return [Row(f"{name} {most or 'as shipped'}", result) for most, result in results.items()]
 
 
 SITUATIONS: dict[str, Callable[[argparse.Namespace], list[Row]]] = {
@@ -187,33 +201,11 @@ _LEFT_OUT = re.compile(r"^uwsgi_exporter_pattern_servers\{.*state=\"left_out\"\}
 _MESSAGE = re.compile(r'msg=("[^"]*"|\S+)')
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """servers: that are watched; up: of those, readable; left_out: sockets that are not watched.
-
-    cpu: seconds of CPU per second, without scrapes; scrape_cpu: seconds of each scrape; scrapes: seconds until the last
-    byte; interval: mean seconds between two samples of a server that is up; said: warnings and errors of the log, and
-    the number of their lines.
-    """
-
-    servers: int
-    up: int
-    left_out: int
-    cpu: float
-    scrape_cpu: Sequence[float]
-    scrapes: Sequence[float]
-    interval: float
-    resident: int
-    series: int
-    sent: int
-    said: Mapping[str, int]
-
-
 def measure(stats: Sequence[str], seconds: float, max_servers: int | None = None) -> Result:
-    sampling = {"samples_per_second": 1, "waits": False, **({"max_servers": max_servers} if max_servers else {})}
-    servers = [{"stats": f"unix://{path}"} if "*" not in path else {"stats": path} for path in stats]
-    if len(servers) > 1 and not any("*" in path for path in stats):
-        servers = [{**server, "name": f"app{place}"} for place, server in enumerate(servers)]
+    """stats: paths of sockets, or patterns of them."""
+    sampling = {"samples_per_second": 1, "waits": False} | ({"max_servers": max_servers} if max_servers else {})
+    named = [{"stats": f"unix://{path}", "name": f"app{place}"} for place, path in enumerate(stats)]
+    servers = [{"stats": path} for path in stats] if any("*" in path for path in stats) else named
     with exporter.configured_exporter(servers, sampling=sampling) as running:
         return _measure(running, seconds)
 
@@ -285,7 +277,7 @@ disable-logging = true
 
 
 @contextlib.contextmanager
-def many_uwsgis(number: int, *options: str, workers: int) -> Iterator[list[real_uwsgi.Uwsgi]]:
+def many_uwsgis(number: int, *options: str) -> Iterator[list[real_uwsgi.Uwsgi]]:
     """Run so many uWSGIs with these options until the block ends, which begins when all workers accept requests."""
     with contextlib.ExitStack() as stack, ThreadPoolExecutor(4) as pool:
         waiting = [pool.submit(lambda: stack.enter_context(real_uwsgi.uwsgi(*options))) for _ in range(number)]
@@ -295,10 +287,7 @@ def many_uwsgis(number: int, *options: str, workers: int) -> Iterator[list[real_
             print(f"\r{len(servers)} servers", end="", file=sys.stderr)
         print(file=sys.stderr)
         for server in servers:
-            real_uwsgi.wait_until(
-                lambda server=server: server.document().count(b'"accepting":1') == workers,  # type: ignore[misc]
-                what="workers",
-            )
+            real_uwsgi.wait_for_workers(server)
         try:
             yield servers
         finally:

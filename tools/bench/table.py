@@ -1,7 +1,5 @@
 """What benchmarks share: options, Markdown tables, lines with a target, medians with their range, the machine."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import platform

@@ -12,8 +12,6 @@ Every thread has a row of a file in memory that the benchmark reads: nothing is 
 after that time, the time of it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import mmap

@@ -9,8 +9,6 @@ The machine has one CPU. Its clock counts instructions, so a busy host does not 
 It is true for states, system calls, sockets, cgroups and rights, and not for cost, waits for a CPU, or response times.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import hashlib

@@ -5,8 +5,6 @@ Compiled modules of different versions stand side by side, because their file na
 As a program (`make lock`), chooses the versions anew and writes them with their hashes: deploy/requirements.txt.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 import zipfile

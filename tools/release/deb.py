@@ -5,8 +5,6 @@ packages, because Debian 12 lacks one of them and has too old versions of most. 
 a package for another architecture can be built on any machine.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

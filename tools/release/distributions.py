@@ -1,7 +1,5 @@
 """Builds the wheel, the source distribution, the Helm chart and the bill of materials (CycloneDX, as JSON)."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

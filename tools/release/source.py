@@ -3,8 +3,6 @@
 `python3 -m tools.release.source` prints the version.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import hashlib

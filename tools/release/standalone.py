@@ -4,8 +4,6 @@ Needs root. PyInstaller packs a CPython that is built on an old Debian, because 
 built on and on every newer one. The root with that CPython is made once and kept.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import shutil

@@ -4,23 +4,24 @@ PROGRAM measures another program, such as an ordinary installation. The exit sta
 not, and 75 if there is no program.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import psutil
+
 from app.loopback import free_port, get
 from tests.support import real_uwsgi
-from tools.debian_root import UNAVAILABLE, FailedError, expect, wait_for
+from tools.debian_root import UNAVAILABLE, FailedError, expect
 from tools.environments import ROOT, uwsgi_for_tests
 from tools.release.source import version_of
 from tools.release.standalone import file_name
 
 REQUESTS = 40
 READY_SECONDS = 60.0
+COUNTED = "uwsgi_worker_requests_total"
 ONE = ("uwsgi_up", "uwsgi_socket_queue_measurable", "uwsgi_host_facts_available")
 
 
@@ -47,15 +48,14 @@ def _try(program: str) -> None:
         exporter = subprocess.Popen(serve, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             print(f"--version: {_seconds([program, '--version']):.2f} s")
-            wait_for(lambda: total(get(port, "/metrics") or "", "uwsgi_up"), READY_SECONDS, "it reads uWSGI")
-            before = counted(port)
+            real_uwsgi.wait_until(lambda: total(port, "uwsgi_up"), what="a reading of uWSGI")
+            before = total(port, COUNTED)
             for _ in range(REQUESTS):
                 get(http, "/")
-            wait_for(lambda: counted(port) - before >= REQUESTS, READY_SECONDS, f"{REQUESTS} requests are counted")
-            metrics = get(port, "/metrics") or ""
-            wrong = [name for name in ONE if total(metrics, name) != 1]
+            real_uwsgi.wait_until(lambda: total(port, COUNTED) >= before + REQUESTS, what="the count of the requests")
+            wrong = [name for name in ONE if total(port, name) != 1]
             expect(not wrong, f"not 1: {', '.join(wrong)}")
-            print(f"resident memory of serve: {_resident(exporter.pid) / 1024:.1f} MB")
+            print(f"resident memory of serve: {_resident(exporter.pid) / 2**20:.1f} MB")
             check = _seconds([program, "check", "--seconds", "2", uwsgi.stats])
             print(f"check: {check:.2f} s, of which 2 s of watching")
             print(f"top --once: {_seconds([program, 'top', '--once', uwsgi.stats]):.2f} s")
@@ -64,12 +64,10 @@ def _try(program: str) -> None:
             exporter.wait(READY_SECONDS)
 
 
-def total(metrics: str, name: str) -> float:
-    return sum(float(value) for value in re.findall(rf"^{name}(?:{{[^}}]*}})? (\S+)$", metrics, re.MULTILINE))
-
-
-def counted(port: int) -> float:
-    return total(get(port, "/metrics") or "", "uwsgi_worker_requests_total")
+def total(port: int, name: str) -> float:
+    """The sum of a metric's samples; 0 while nothing answers."""
+    values = re.findall(rf"^{name}(?:{{[^}}]*}})? (\S+)$", get(port, "/metrics") or "", re.MULTILINE)
+    return sum(map(float, values))
 
 
 def _seconds(command: list[str]) -> float:
@@ -81,11 +79,9 @@ def _seconds(command: list[str]) -> float:
 
 
 def _resident(pid: int) -> int:
-    """The resident memory of a process and its children, in kB: the one file runs as a child of its loader."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    status = Path(f"/proc/{pid}/status").read_text()
-    own = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
-    return own + sum(_resident(int(child)) for child in children)
+    """The resident bytes of a process and its children: the one file runs as a child of its loader."""
+    process = psutil.Process(pid)
+    return sum(int(each.memory_info().rss) for each in (process, *process.children(recursive=True)))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """Runs all scenarios or the named ones, and prints or writes what was seen. The exit status is 1 if any differs."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys
@@ -14,7 +12,7 @@ import msgspec
 from tools.bench.table import machine
 from tools.scenarios.checking import Seen
 from tools.scenarios.rows import find_rows
-from tools.scenarios.run import Result, count, plan, render_marks, run_rows
+from tools.scenarios.run import Result, count, plan, render_marks, run_all, run_row
 from tools.scenarios.scenario import Load, Scenario, Server
 from tools.tables import replace_section, table
 from uwsgi_headroom.check.reports import render_lines
@@ -47,7 +45,7 @@ def main() -> int:
             print(line(result), flush=True)
             print(full_text(result), file=texts, flush=True)
 
-        results = run_rows(rows, report)
+        results = run_all(rows, run_row, report)
     seconds = time.monotonic() - begun
     if options.write:
         document = replace_section(options.write.read_text(), "scenarios", f"{markdown(results)}\n")

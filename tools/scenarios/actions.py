@@ -1,7 +1,5 @@
 """Actions on a uWSGI during its check: signals, reloads, and failed deployments."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -14,8 +14,6 @@ Each row has an open-loop load, which does not ease as the server slows, at a ra
 makes the change where it is not a setting of uWSGI.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import sys
@@ -23,9 +21,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any, NamedTuple
 
 from tools.scenarios import actions, rows
-from tools.scenarios.checking import Seen
+from tools.scenarios.checking import Seen, codes_of
 from tools.scenarios.rows import queues
 from tools.scenarios.rows.workers import RECYCLED
 from tools.scenarios.run import counted, run_all, see
@@ -65,12 +64,8 @@ def _without_path(scenario: Scenario) -> Scenario:
     return replace(scenario, loads=tuple(replace(load, path="/") for load in scenario.loads))
 
 
-def _without_burners(scenario: Scenario) -> Scenario:
-    return replace(scenario, burners=0)
-
-
-def _with_all_cpus(scenario: Scenario) -> Scenario:
-    return replace(scenario, server=replace(scenario.server, cpus="", quota=0.0))
+def _with_server(scenario: Scenario, **changes: Any) -> Scenario:
+    return replace(scenario, server=replace(scenario.server, **changes))
 
 
 def _advised(
@@ -94,12 +89,11 @@ def _set(scenario: Scenario, options: str) -> Scenario:
         if option in kept and option != "--env":
             del kept[kept.index(option) : kept.index(option) + 2]
         kept += [option, value] if value else [option]
-    return replace(scenario, server=replace(scenario.server, options=tuple(kept)))
+    return _with_server(scenario, options=tuple(kept))
 
 
 def _stop_and_reload_apart(scenario: Scenario) -> Scenario:
-    events = (Event(5.0, actions.reload),)
-    return replace(scenario, server=replace(scenario.server, die_on_term=True), events=events)
+    return replace(_with_server(scenario, die_on_term=True), events=(Event(5.0, actions.reload),))
 
 
 def _deploy_by_chain(scenario: Scenario) -> Scenario:
@@ -107,19 +101,14 @@ def _deploy_by_chain(scenario: Scenario) -> Scenario:
     return replace(changed, events=(Event(4.0, actions.deploy_slow_by_chain),), seconds=20.0)
 
 
-def _raise_somaxconn(scenario: Scenario) -> Scenario:
-    raised = _set(scenario, "--listen 100")
-    return replace(raised, server=replace(raised.server, somaxconn=100))
-
-
 def _without_kept(scenario: Scenario) -> Scenario:
     options = tuple(option.replace("--http11-socket", "--http-socket") for option in scenario.server.options)
-    return replace(scenario, server=replace(scenario.server, options=options))
+    return _with_server(scenario, options=options)
 
 
 def _without_map(scenario: Scenario) -> Scenario:
     options = tuple(option for option in scenario.server.options if option != "--map-socket" and ":" not in option)
-    return replace(scenario, server=replace(scenario.server, options=options))
+    return _with_server(scenario, options=options)
 
 
 ROWS = (
@@ -168,17 +157,17 @@ ROWS = (
     Applied(_sick("1x8 on the CPU", Server(1, 8), Load(rate=25, cpu_ms=50), lead=5.0, alone=True)),
     Applied(
         replace(_sick("2x2, beside burners", Server(2, 2), Load(rate=20, cpu_ms=40), lead=5.0, alone=True), burners=4),
-        _without_burners,
+        partial(replace, burners=0),
         "the busy other programs stopped",
     ),
     Applied(
         _sick("pinned on one CPU by taskset", Server(2, 2, cpus="0"), Load(rate=24, cpu_ms=50), lead=5.0, alone=True),
-        _with_all_cpus,
+        partial(_with_server, cpus=""),
         "all CPUs in its affinity mask",
     ),
     Applied(
         _sick("cgroup quota of half a CPU", Server(2, 2, quota=0.5), Load(rate=16, cpu_ms=50), lead=5.0, alone=True),
-        _with_all_cpus,
+        partial(_with_server, quota=0.0),
         "no CPU quota",
     ),
     _advised("all workers reach max-requests together"),
@@ -202,7 +191,7 @@ ROWS = (
             *BURSTS,
             seconds=12.0,
         ),
-        _raise_somaxconn,
+        lambda scenario: _with_server(_set(scenario, "--listen 100"), somaxconn=100),
         "net.core.somaxconn 100, and `listen` 100",
         ends=("clients_refused",),
     ),
@@ -250,8 +239,7 @@ HARMS = {"clients_refused", "queue_wait", "queue_filling", "respawn_loop", "satu
 """Codes that must be gone after the change, with all that is critical. A cause may stay as a warning."""
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """A check, the change that followed it, and what it promised."""
 
     seen: Seen
@@ -259,8 +247,7 @@ class Step:
     serves: float | None
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     """steps: the changes made, in order; after: the last check; most: requests per second under more clients than the
     last setting's threads; None without a promise."""
 
@@ -291,11 +278,7 @@ def _follow(row: Applied) -> Result:
         seen = see(scenario)
     if not steps:
         return Result(row, (), seen, missed=("no harm, or no change that a setting makes, was seen",))
-    promised = steps[-1].serves
-    most = None
-    if promised is not None:
-        crowd = _crowd(scenario)
-        most = see(crowd).figures.get("throughput")
+    most = None if steps[-1].serves is None else see(_crowd(scenario)).figures.get("throughput")
     missed = tuple(_misses(row, steps, seen, most))
     return Result(row, tuple(steps), seen, most, missed)
 
@@ -308,13 +291,8 @@ def _open_loop(scenario: Scenario) -> Scenario:
 def _crowd(scenario: Scenario) -> Scenario:
     """The scenario under more clients than it has threads, for its greatest throughput."""
     main = max(scenario.loads, key=lambda load: load.rate)
-    crowd = Load(
-        clients=min(300, 2 * scenario.server.capacity),
-        io_ms=main.io_ms,
-        cpu_ms=main.cpu_ms,
-        path=main.path,
-        socket=main.socket,
-    )
+    clients = min(300, 2 * scenario.server.capacity)
+    crowd = Load(clients=clients, io_ms=main.io_ms, cpu_ms=main.cpu_ms, path=main.path, socket=main.socket)
     return replace(scenario, loads=(crowd,), seconds=max(SATURATED_SECONDS, 5 * main.io_ms / 1000), lead=2.0)
 
 
@@ -350,10 +328,6 @@ def set_options(server: Server, settings: Mapping[str, int]) -> Server:
     return replace(server, options=tuple(options))
 
 
-def _codes(seen: Seen) -> set[str]:
-    return {each["code"] for finding in seen.grave for each in (finding, *finding["harms"])}
-
-
 def _harms(seen: Seen) -> set[str]:
     return {
         each["code"]
@@ -365,19 +339,19 @@ def _harms(seen: Seen) -> set[str]:
 
 def _misses(row: Applied, steps: Sequence[Step], after: Seen, most: float | None) -> Iterator[str]:
     before, promised = steps[-1].seen, steps[-1].serves
+    had, still = set(codes_of(before.grave)), set(codes_of(after.grave))
     if row.ends:
-        left = _codes(after) & set(row.ends)
+        left = still & set(row.ends)
     else:
-        left = _harms(after) | (_codes(after) & {before.first} if row.outside and not row.scenario.burners else set())
+        left = _harms(after) | (still & {before.first} if row.outside and not row.scenario.burners else set())
     if left:
         yield f"still {', '.join(sorted(left))}"
     if promised is not None and most is not None and abs(promised / most - 1) > WITHIN:
         yield f"promised {promised:.1f}/s, serves {most:.1f}/s"
     service = before.figures.get("response_time")
-    if promised is None or service is None or "clients_refused" in _codes(before):
+    # With the last two, the time in service before was itself a wait for the interpreter.
+    if promised is None or service is None or had & {"clients_refused", "interpreter_bound", "interpreter_lock_held"}:
         return
-    if "interpreter_bound" in _codes(before) or "interpreter_lock_held" in _codes(before):
-        return  # the time in service before was itself a wait for the interpreter
     response = _response(after)
     part, seconds = SLOWER
     if response > service + max(part * service, seconds):
@@ -387,10 +361,6 @@ def _misses(row: Applied, steps: Sequence[Step], after: Seen, most: float | None
 def _response(seen: Seen) -> float:
     """The mean response time in seconds, with the wait in the listen queue."""
     return seen.figures.get("response_time", 0.0) + seen.figures.get("queue_wait", 0.0)
-
-
-def run_rows(rows: Sequence[Applied], report: Callable[[Result], None], beside: int = BESIDE) -> list[Result]:
-    return run_all(rows, lambda row: row.scenario, follow, report, beside)
 
 
 def _row(result: Result) -> str:
@@ -430,7 +400,7 @@ def main() -> int:
     rows = [row for row in ROWS if not options.names or any(name in row.scenario.name for name in options.names)]
     rows = [row for row in rows if not why_not(row.scenario)]
     begun = time.monotonic()
-    results = run_rows(rows, _say)
+    results = run_all(rows, follow, _say, BESIDE)
     seconds = time.monotonic() - begun
     missed = sum(bool(result.missed) for result in results)
     print(f"{len(results) - missed} kept, {missed} missed; {seconds:.0f} s.")

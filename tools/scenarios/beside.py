@@ -16,8 +16,6 @@ ready, and runs until it is ended.
              once, on one of each connection; the others wait, first come, first served
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import ctypes

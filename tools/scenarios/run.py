@@ -1,14 +1,12 @@
 """Runs scenarios, their healthy twins and random variations of both: starts a server and its load, and runs `check`."""
 
-from __future__ import annotations
-
 import random
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
 
 from tools.scenarios.checking import Seen, check, differences
 from tools.scenarios.rows import ROWS, find_twin
@@ -22,8 +20,7 @@ BESIDE = 4
 """How many rows that need no CPU run at a time."""
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     """A row and its result: what `check` reported and how it differs, or why the row was skipped."""
 
     row: Scenario
@@ -56,21 +53,11 @@ def see(row: Scenario) -> Seen:
         return replace(seen, tally=load.tally)
 
 
-def run_rows(rows: Iterable[Scenario], report: Callable[[Result], None], beside: int = BESIDE) -> list[Result]:
-    return run_all(list(rows), lambda row: row, run_row, report, beside)
-
-
-def run_all(
-    rows: Sequence[R],
-    scenario_of: Callable[[R], Scenario],
-    run: Callable[[R], T],
-    report: Callable[[T], None],
-    beside: int,
-) -> list[T]:
+def run_all(rows: Sequence[R], run: Callable[[R], T], report: Callable[[T], None], beside: int = BESIDE) -> list[T]:
     """Runs rows: first those that need no CPU, `beside` at a time, the longest first, then the others alone. Reports
-    each result at once, and returns all in the order of the rows."""
+    each result at once, and returns all in the order of the rows. A row is a scenario or has one."""
     results: dict[int, T] = {}
-    scenarios = [scenario_of(row) for row in rows]
+    scenarios: list[Any] = [getattr(row, "scenario", row) for row in rows]
     places = sorted(range(len(rows)), key=lambda place: -(scenarios[place].lead + scenarios[place].seconds))
     pool = ThreadPoolExecutor(beside)
     try:
@@ -97,8 +84,7 @@ def counted(load: Load, server: Server) -> Load:
 VARIATIONS = 2
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """A line of the table: a row, or a twin that is no row, and its variations."""
 
     row: Scenario

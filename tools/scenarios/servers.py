@@ -1,7 +1,5 @@
 """Starts the uWSGI of a scenario and its load, and provides the addresses for its load and its check."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json

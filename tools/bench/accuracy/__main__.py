@@ -9,8 +9,6 @@ of requests in service varies at random. At 100 % there is one client per thread
 one second on and one second off, with as many clients as fill that part of the threads.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace

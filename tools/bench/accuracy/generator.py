@@ -9,8 +9,6 @@ these times, but two intervals bound them: the application's (enter to leave) is
 truth; how far the clients' value lies above it bounds its error. A run counts only if no request failed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import multiprocessing

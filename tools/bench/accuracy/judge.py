@@ -4,8 +4,6 @@ A figure from counters is their growth divided by the time between two scrapes. 
 time that samples cover, so that a gap in the sampling does not count as idle.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import sqrt

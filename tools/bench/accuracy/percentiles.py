@@ -4,8 +4,6 @@ Two exporters watch one uWSGI, at 10 and 5 samples a second. Each window holds e
 else.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from bisect import bisect_left

@@ -1,7 +1,5 @@
 """Runs the exporter and scrapes it, and computes the growth of counters between two scrapes."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

@@ -1,7 +1,5 @@
 """All rows by theme, each with an expectation that was written before its first run. A twin with a name is a row."""
 
-from __future__ import annotations
-
 from tools.scenarios.rows import complaints, coroutines, queues, threads, waits, way_in, workers
 from tools.scenarios.scenario import Scenario, Twin
 

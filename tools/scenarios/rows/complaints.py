@@ -4,8 +4,6 @@ The kernel knows of the first ones: they need the right to see waits, as the row
 of version 1. uWSGI's own document shows the later ones.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tools.scenarios import actions

@@ -4,8 +4,6 @@ Only the gevent rows have coroutines that wait: in ugreen, of several requests t
 2.0.31). Those with threads need the right to see waits, as the rows in `waits` do.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tools.scenarios.scenario import NO_MORE, Expected, Load, Scenario, Server, healthy

@@ -3,8 +3,6 @@
 Of the last two, uWSGI's log says why.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tools.scenarios import actions

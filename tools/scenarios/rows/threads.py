@@ -3,8 +3,6 @@
 The rows whose requests compute need a machine with at least two CPUs and little else on it.
 """
 
-from __future__ import annotations
-
 from tools.scenarios.scenario import NO_MORE, Expected, Load, Scenario, Server, healthy
 
 CALM = Expected("ok", limits=("threads",))

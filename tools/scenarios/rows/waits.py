@@ -5,8 +5,6 @@ shows what is said without it. The application asks stand-ins, or real servers w
 and Django on PostgreSQL, redis-py, requests, and nginx in front. Rows of DNS also need the right to serve port 53.
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The way from clients to the workers, and what stands beside these: routers, spoolers, the socket of a log."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tools.scenarios import actions

@@ -1,7 +1,5 @@
 """Workers that end: harakiri, crashes, recycling, reloads, broken deployments, leaks; and exceptions."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from tools.scenarios import actions
