@@ -11,9 +11,16 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from tools import kubernetes_files, report_example, tables
+from msgspec.structs import replace
+
+from tests.support.synthetic import stories
+from tests.support.synthetic.plan import History, Service
+from tests.support.synthetic.server import make_review_data
+from tools import kubernetes_files, tables
 from tools.environments import ROOT
 from tools.tables import replace_section
+from uwsgi_headroom.report.command import render
+from uwsgi_headroom.report.review import build_review
 from uwsgi_headroom.words.colours import BACKENDS, PALETTE, REPORT_BAND, Colour, ink_on
 from uwsgi_headroom.words.states import (
     COLOURS,
@@ -57,7 +64,7 @@ def generated_files() -> Iterator[tuple[Path, str]]:
             yield dashboards.OUT / name, text
     yield from kubernetes_files.committed()
     yield from _documents()
-    yield report_example.FILE, report_example.make_example()
+    yield EXAMPLE, make_example()
     yield from _words()
 
 
@@ -156,6 +163,21 @@ def _lines(colours: Mapping[str, str], indent: str) -> str:
         else:
             lines.append(indent + declaration)
     return "".join(f"{line}\n" for line in lines)
+
+
+EXAMPLE = ROOT / "docs" / "examples" / "capacity-review.md"
+
+CHECKOUT = Service(name="checkout", servers=2, peak=45.0, contention=False, wait=0.19, growth=0.16, weekdays=(1.0,) * 7)
+"""A service that grows steadily and has its threads as the first limit."""
+
+_LABEL = "SYNTHETIC EXAMPLE: these services do not exist, and their figures were made up by a program."
+
+
+def make_example() -> str:
+    """The capacity review of a quarter of a year of that service, which says that it is made up."""
+    quarter = stories.quarter()
+    data = make_review_data(History(services=(CHECKOUT,), days=quarter.days, until=quarter.until, zone=quarter.zone))
+    return render(build_review(replace(data, source="tools/generate.py, seed 1", problems=(_LABEL,))), "md").decode()
 
 
 def main() -> str | None:

@@ -18,11 +18,12 @@ from statistics import fmean, stdev
 
 from tests.support.real_uwsgi import Uwsgi, uwsgi
 from tools.bench import table
-from tools.bench.accuracy.generator import APP, Load, generator
+from tools.bench.accuracy.generator import Load, generator
 from tools.bench.accuracy.scrapes import Span, exporting
 from tools.bench.exporters import EVERYTHING, OURS, cpu_seconds
 from tools.bench.scrape import SIZES
 from tools.bench.scrape import measure as read_and_scrape
+from tools.scenarios.scenario import APP
 
 OPTIONS = ("--processes", "8", "--threads", "8", "--disable-logging", "--http-socket", "web")
 SCRAPE_EVERY = 15.0

@@ -17,10 +17,11 @@ from functools import partial
 from tests.support.real_uwsgi import uwsgi
 from tools.bench import table
 from tools.bench.accuracy import judge, percentiles
-from tools.bench.accuracy.generator import APP, LISTEN, Case, Load, generator
+from tools.bench.accuracy.generator import LISTEN, Case, Load, generator
 from tools.bench.accuracy.judge import Measured
 from tools.bench.accuracy.scrapes import Scrape, Scraper, exporting
 from tools.bench.table import Line
+from tools.scenarios.scenario import APP
 
 WAIT_MS, CPU_MS = 200.0, 1.0
 WARM_UP = 3.0  # seconds: fifteen mean waits

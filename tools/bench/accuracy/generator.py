@@ -22,13 +22,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from pathlib import Path
 from statistics import fmean
+from typing import NamedTuple
 
 from tests.support.real_uwsgi import Uwsgi, sized
-
-APP = Path(__file__).with_name("app.py")
-"""The application that serves the load."""
 
 LONGEST_WAIT = 5
 """A random wait is at most this many times the mean."""
@@ -55,8 +52,7 @@ class Load:
 LISTEN = 100
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(NamedTuple):
     """One server and its load. long: whether a long request runs beside the load, for half of the time. by_log: whether
     the truth is uWSGI's request log: the application is called only when its thread has the interpreter lock, and does
     not see the wait for it."""
@@ -79,8 +75,7 @@ class Case:
         return ("127.0.0.1", server.http) if self.tcp else str(server.directory / "web")
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """One request. connecting <= connected <= enter <= leave, first_byte <= end; worker: the uWSGI worker id."""
 
     connecting: int
@@ -199,8 +194,7 @@ SHAPES: dict[str, Callable[[random.Random, float], float]] = {
 SECOND = 1_000_000_000
 
 
-@dataclass(frozen=True)
-class Truth:
+class Truth(NamedTuple):
     """The records of one load. Windows are (start, end) in monotonic seconds."""
 
     records: tuple[Record, ...]

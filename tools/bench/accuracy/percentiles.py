@@ -12,9 +12,10 @@ from dataclasses import replace
 from typing import Any
 
 from tests.support.real_uwsgi import uwsgi
-from tools.bench.accuracy.generator import APP, Case, Load, Record, generator
+from tools.bench.accuracy.generator import Case, Load, Record, generator
 from tools.bench.accuracy.scrapes import Scrape, exporting, first_reading
 from tools.bench.table import Line, within
+from tools.scenarios.scenario import APP
 from uwsgi_headroom.history.response_times.bins import BUCKET_BOUNDS
 from uwsgi_headroom.numbers import percentile
 
