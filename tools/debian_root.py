@@ -86,11 +86,8 @@ def unavailable(os_release: str) -> str | None:
 
 
 def archive(targets: str, suite: str) -> tuple[str, list[str]]:
-    """The URL of the archive of `suite` and the components in use, from `apt-get indextargets`.
-
-    For a suite that this machine does not use, returns the archive of its own suite. Raises `UnavailableError` if apt
-    knows no archive.
-    """
+    """The URL of the archive of `suite`, or else that of this machine's own suite, and the components in use, from
+    `apt-get indextargets`. Raises `UnavailableError` if apt knows no archive."""
     rows = [fields for line in targets.splitlines() if len(fields := line.split("|")) == 4]
     own = [row for row in rows if row[0] in ("Debian", "Ubuntu") and "-" not in row[1]]  # no -security, -updates
     chosen = [row for row in own if row[1] == suite] or own
@@ -107,10 +104,8 @@ def cache() -> Path:
 @contextlib.contextmanager
 def copied(suite: str, directory: Path, packages: Sequence[str] = (), arch: str = "") -> Iterator[Path]:
     """Yields a copy of the root of `suite`, removed with the block; also removes copies that killed runs have left.
-    packages: what it has besides the minimum; arch: of another machine than this one.
-
-    Raises `UnavailableError` if no root can be made.
-    """
+    packages: what it has besides the minimum; arch: of another machine. Raises `UnavailableError` if none can be
+    made."""
     for left in directory.glob("copy-*"):
         if not Path("/proc", left.name.removeprefix("copy-")).exists():
             shutil.rmtree(left)
@@ -224,10 +219,7 @@ class Machine(NamedTuple):
 
 @contextlib.contextmanager
 def machine(root: Path) -> Iterator[Machine]:
-    """Runs a machine on `root` during the block, then ends all its processes and mounts.
-
-    Raises `UnavailableError` if the kernel does not allow it.
-    """
+    """Runs a machine on `root` during the block. Raises `UnavailableError` if the kernel does not allow it."""
     first = subprocess.Popen(
         ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", _FIRST, "sh", str(root)],
         stdin=subprocess.PIPE,

@@ -1,12 +1,11 @@
 """Creates the virtual environments of a checkout, and recreates those that no longer fit.
 
     .venv         the project, installed as editable, with the requested extras; and the pyuwsgi wheel
-    .venv-uwsgi   uWSGI built from source, with Flask, and gevent for the tests. Separate, because both install a
-                  program named uwsgi
+    .venv-uwsgi   uWSGI built from source, with Flask, and gevent for the tests: both install a program named uwsgi
 
-`make demo` prefers the wheel, which installs in seconds and needs no compiler; `make test` prefers the build, which is
-what most people run. Each falls back to the other. A stamp file in an environment records what is installed, so a
-second run takes a fraction of a second. This module needs only Python's standard library.
+`make demo` prefers the wheel, which installs in seconds and needs no compiler; `make test` the build, which most people
+run. Each falls back to the other. A stamp file in an environment records what is installed, so that a second run is
+fast. This module needs only Python's standard library.
 """
 
 import configparser
@@ -47,9 +46,7 @@ class Environment:
 
     def fits(self) -> bool:
         """Whether its Python runs, has this Python's version, and has pip: an upgrade of Python breaks environments.
-
-        An environment that was moved does not fit either, because its programs contain the old path.
-        """
+        One that was moved does not fit either, because its programs contain the old path."""
         place = self._stamp("place")
         if place.is_file() and place.read_text() != str(self.path):
             return False

@@ -1,9 +1,8 @@
 """`python3 -m tools.generate` (`make generate`): writes every generated file that is committed.
 
-What is generated and not committed is made when it is packaged or asked for: the Helm chart's rules and dashboards
-(`tools.kubernetes_files`), the manual pages (`tools.release.backend`), the description of the API
-(`uwsgi_headroom.documents.openapi`). The words and colours of the page and the report are a JavaScript module and
-variables of CSS, which are committed because the page has no build step.
+Others are made when they are packaged or asked for: the Helm chart's rules and dashboards (`tools.kubernetes_files`),
+manual pages (`tools.release.backend`), the description of the API (`uwsgi_headroom.documents.openapi`). The words and
+colours of the page and the report are committed because the page has no build step.
 """
 
 import json

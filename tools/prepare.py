@@ -1,7 +1,7 @@
 """Installs what `make lint`, `make bench`, `make lab` and `make test` need.
 
 `.venv-lab` has the WSGI servers that the lab compares, and the demo's Fibonacci module compiled by Cython. What cannot
-be installed is left out. The reason is kept in the environment, and the lab reports it.
+be installed is left out, and the lab reports the reason.
 """
 
 import shutil
@@ -138,10 +138,7 @@ EXTRAS = "dashboards,demo,lint,test"
 
 def main(argv: list[str]) -> str | None:
     """Prepares for `lint` (project and tools), `bench` (also uWSGI), `lab` (also the servers that it compares), `test`
-    (all but those), or `chosen-tests` (also without the browser, which the tests of the page look for themselves).
-
-    Returns a message about what is missing.
-    """
+    (all but those), or `chosen-tests` (also without the browser). Returns a message about what is missing."""
     try:
         project = environments.project(EXTRAS)
         if argv != ["lint"]:

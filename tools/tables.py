@@ -1,7 +1,6 @@
 """Makes the tables of documents: from data, such as alerts, metrics and settings, and from the exporter's source.
 
-Each function yields the lines of one section as Markdown, which stands between marks. `tools.generate` says in which
-document.
+Each function yields the lines of one section as Markdown. `tools.generate` says in which document.
 """
 
 import re
@@ -248,8 +247,8 @@ COMMENT = ("<!--", "-->")
 
 
 def replace_section(text: str, name: str, section: str, comment: tuple[str, str] = COMMENT) -> str:
-    """The text with a new section between the marks `<!-- NAME -->` and `<!-- /NAME -->`. Raises ValueError if
-    the text has no such marks."""
+    """The text with a new section between its marks, `<!-- NAME -->` and `<!-- /NAME -->`. Raises ValueError without
+    them."""
     before, _, after = _split(text, name, comment)
     return f"{before}{section}{after}"
 

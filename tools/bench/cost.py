@@ -1,9 +1,8 @@
 """Measures what the exporter costs: its own CPU, CPU of uWSGI's master, and the application's requests per second.
 
-`make bench-cost` prints two tables: of a sample alone, 8x8 and 64x16, idle and busy; and of a busy 8x8 with and without
-the exporter, whose /metrics is scraped every 15 s. CPU time comes from the processes' CPU clocks. Runs with and without
-the exporter alternate, and so does their order, so that a machine that slows down favours neither. ± is two standard
-errors of the pairs: the noise.
+Prints two tables: of a sample alone, 8x8 and 64x16, idle and busy; and of a busy 8x8 with and without the exporter,
+whose /metrics is scraped every 15 s. CPU time comes from the processes' CPU clocks. Runs with and without alternate,
+and so does their order: a machine that slows down favours neither. ± is two standard errors of the pairs, the noise.
 """
 
 import argparse

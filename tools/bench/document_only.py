@@ -1,7 +1,7 @@
-"""Runs the exporter without kernel facts: it exports only what the stats document contains.
+"""Runs the exporter without kernel facts and samples, for which it has no option: it exports what the document
+contains.
 
-The exporter has no option for this. Reading, decoding, metric families, rendering and HTTP are the same, without
-queries to the kernel for processes, CPUs and listen queues, and without samples.
+Reading, decoding, metric families, rendering and HTTP are the same.
 
     python3 -m tools.bench.document_only STATS_SOCKET PORT
 """

@@ -2,15 +2,12 @@
 
 Three situations, each without waits and routes, at one sample a second, with scrapes as Prometheus makes them:
 
-* 200 real uWSGIs of 8 processes with 8 threads, with two requests a second each at random that take half a second, so
-  that one is in service on average.
-* 1,000 vassals of 2 processes with 1 thread, of which one in twenty has such traffic. As many as fit into memory are
-  real, under one Emperor; the others are stand-ins.
-* 5,000 sockets, of which 1,000 are stand-ins and nobody listens on the others: once with the default of `max_servers`,
-  and once with all of them watched.
+* 200 real uWSGIs of 8x8, with two requests a second each at random, one of them in service on average.
+* 1,000 vassals of 2x1, of which one in twenty has such traffic. As many as fit into memory are real, under one Emperor.
+* 5,000 sockets, of which 1,000 are stand-ins and nobody listens on the others: with the default of `max_servers`, and
+  with all of them watched.
 
-CPU is user and system time of the exporter; that of a sample is what it uses without scrapes, divided by the samples of
-servers that are up, so that all other work counts too.
+CPU of a sample is what the exporter uses without scrapes, all its work, divided by the samples of servers that are up.
 """
 
 import argparse
@@ -53,12 +50,10 @@ class Target(NamedTuple):
 
 
 class Result(NamedTuple):
-    """servers: that are watched; up: of those, readable; left_out: sockets that are not watched.
-
-    cpu: seconds of CPU per second, without scrapes; scrape_cpu: seconds of each scrape; scrapes: seconds until the last
-    byte; interval: mean seconds between two samples of a server that is up; said: warnings and errors of the log, and
-    the number of their lines.
-    """
+    """servers: that are watched; up: of those, readable; left_out: sockets that are not watched; cpu: seconds of CPU
+    per second, without scrapes; scrape_cpu: seconds of each scrape; scrapes: seconds until the last byte; interval:
+    mean seconds between two samples of a server that is up; said: warnings and errors of the log, and how many
+    lines."""
 
     servers: int
     up: int

@@ -1,10 +1,9 @@
 """Measures what a scrape and a sample cost: our exporter, with other options, and other exporters, side by side.
 
-Each exporter takes its turn against a real uWSGI of two sizes, idle and with requests in flight; the order of a round
-is random, so that other activity of the machine affects all. CPU is that of the whole process: the median of the rounds
-and their range. Each round begins without scrapes: what an exporter uses then (our sampling) is subtracted from the
-cost of its scrapes. Ours answers a scrape from its last sample, the others read uWSGI for it: so one read of uWSGI
-costs ours a sample and a scrape. *Same content* is ours without sampling, and without queries to the kernel
+Each takes its turn against a real uWSGI of two sizes, idle and with requests in flight, in a random order, so that
+other activity of the machine affects all. CPU is that of the whole process: median and range of the rounds. What an
+exporter uses at rest (our sampling) is subtracted from its scrapes. Ours answers a scrape from its last sample, the
+others read uWSGI for it: one read costs ours a sample and a scrape. *Same content* is ours without sampling
 (`document_only`).
 """
 

@@ -1,8 +1,8 @@
 """`make release`: builds a release from the last commit into dist/. Publishes nothing.
 
 The wheel, the source distribution, a Debian package for each architecture, the Helm chart, the bill of materials
-(CycloneDX) and SHA256SUMS. The bytes of each depend on the commit and on tools/release/requirements.txt alone, except
-for the Debian packages, whose bytes also depend on the versions of debhelper and dpkg.
+(CycloneDX) and SHA256SUMS. Their bytes depend on the commit and on tools/release/requirements.txt alone, those of
+Debian packages also on the versions of debhelper and dpkg.
 """
 
 import argparse
@@ -30,10 +30,8 @@ KINDS = ("python", "deb", "chart", "sbom")
 def build(
     checkout: Path, target: Path, only: Sequence[str] = (), architectures: Sequence[str] = tuple(MACHINES)
 ) -> list[Path]:
-    """Builds the release of the last commit of `checkout` into `target`; returns the paths, checksums last.
-
-    only: some of python, deb, chart and sbom; nothing means all.
-    """
+    """Builds the release of the last commit of `checkout` into `target`; returns the paths, checksums last. only: some
+    of python, deb, chart and sbom; nothing means all."""
     tools = release_tools()
     target.mkdir(parents=True, exist_ok=True)
     with exported(checkout) as source:
@@ -59,8 +57,7 @@ def build(
 
 
 def add_checksum(sums: Path, path: Path) -> None:
-    """Adds the line of `path` to the file `sums`, or replaces it, as sha256sum writes it; makes the file if there is
-    none."""
+    """Adds the line of `path` to the file `sums`, or replaces it, as sha256sum writes it."""
     by_name = {line.split()[1]: line for line in sums.read_text().splitlines()} if sums.exists() else {}
     by_name[path.name] = f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}"
     sums.write_text("".join(f"{by_name[name]}\n" for name in sorted(by_name)))

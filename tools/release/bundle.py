@@ -1,8 +1,8 @@
 """Unpacks the exporter and everything that it imports into one directory, for several versions of Python at once.
 
-Compiled modules of different versions stand side by side, because their file names contain the version
-(`_core.cpython-311-x86_64-linux-gnu.so`). All other files are the same for all versions, which is checked.
-As a program (`make lock`), chooses the versions anew and writes them with their hashes: deploy/requirements.txt.
+Compiled modules of different versions stand side by side, because their file names contain the version. All other files
+are the same for all versions, which is checked. As a program (`make lock`), chooses the versions anew and writes them
+with their hashes: deploy/requirements.txt.
 """
 
 import sys
@@ -36,10 +36,8 @@ _OF_ONE_PYTHON = ("RECORD", "WHEEL")
 
 
 def platforms(architecture: str) -> list[str]:
-    """Returns pip's names of the platforms whose wheels run on `architecture`, newest first.
-
-    Raises `SetupError` for another architecture than those of `MACHINES`.
-    """
+    """pip's names of the platforms whose wheels run on `architecture`, newest first. Raises `SetupError` for another
+    one."""
     if architecture not in MACHINES:
         raise SetupError(f"no package for {architecture}: choose one of {', '.join(MACHINES)}")
     machine = MACHINES[architecture]
@@ -61,10 +59,8 @@ def download_wheels(tools: Environment, lock: Path, python: str, architecture: s
 
 
 def unpack_wheel(wheel: Path, tree: Path) -> None:
-    """Adds the modules of a wheel to `tree`, without scripts, data files and bytecode.
-
-    Raises `SetupError` if a file is there with other contents.
-    """
+    """Adds the modules of a wheel to `tree`, without scripts, data files and bytecode. Raises `SetupError` if a file is
+    there with other contents."""
     with zipfile.ZipFile(wheel) as archive:
         for name in archive.namelist():
             parts = Path(name).parts

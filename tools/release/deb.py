@@ -1,8 +1,8 @@
 """Builds the Debian package: `make deb`.
 
 One package runs on each Debian and Ubuntu whose Python is in `bundle.PYTHONS`. It bundles the exporter's Python
-packages, because Debian 12 lacks one of them and has too old versions of most. Needs debhelper. Nothing is compiled, so
-a package for another architecture can be built on any machine.
+packages, because Debian 12 lacks one of them and has too old versions of most. Nothing is compiled, so that one for
+another architecture can be built on any machine.
 """
 
 import os

@@ -24,11 +24,9 @@ _VERSION = re.compile(r'^__version__ = "([^"]+)"$', re.MULTILINE)
 
 @dataclass(frozen=True)
 class Source:
-    """The files of a commit, without anything else that lies in the checkout.
-
-    root: the directory with the files; epoch: the time of the commit in seconds since 1970, which every file in a
-    release has as its time; commit: its hash; scratch: a directory for intermediate files, removed in the end.
-    """
+    """The files of a commit, without anything else that lies in the checkout. root: the directory with the files;
+    epoch: the time of the commit, which every file in a release has; scratch: for intermediate files, removed in the
+    end."""
 
     root: Path
     epoch: int
@@ -78,10 +76,8 @@ def _git(checkout: Path, *arguments: str) -> str:
 
 
 def write_tar_gz(directory: Path, prefix: str, epoch: int, target: Path) -> None:
-    """Writes the files below `directory` as `prefix`/..., each with the time `epoch`.
-
-    Permissions become 0755 for directories and for files that somebody may execute, else 0644.
-    """
+    """Writes the files below `directory` as `prefix`/..., each with the time `epoch`. Permissions become 0755 for
+    directories and for files that somebody may execute, else 0644."""
     with (
         target.open("wb") as out,
         gzip.GzipFile("", "wb", 9, out, epoch) as packed,

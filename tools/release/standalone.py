@@ -1,7 +1,7 @@
 """`make standalone`: builds one file that has its own Python, for hosts with an old one or none.
 
-Needs root. PyInstaller packs a CPython that is built on an old Debian, because a program runs on the glibc that it was
-built on and on every newer one. The root with that CPython is made once and kept.
+Needs root. PyInstaller packs a CPython that is built on an old Debian, as a program runs on the glibc that it was built
+on and on every newer one. The root with that CPython is made once and kept.
 """
 
 import os

@@ -1,8 +1,8 @@
 """Follows the advice of `check` on a real uWSGI under the same load, and measures what was promised.
 
-`python3 -m tools.scenarios.apply` checks a sick server, starts it again with the settings that the check's JSON advises
-(or with the scenario's own change of something outside uWSGI), and checks again; two steps at most. The exit status is
-1 if a row is missed. Promised and measured:
+Checks a sick server, starts it again with the settings that the check's JSON advises, or with the row's own change
+where that is no setting of uWSGI, and checks again; two steps at most. The exit status is 1 if a row is missed.
+Promised and measured:
 
 * The harm is gone, or is explained by a demand that the full queue or the busy threads hid before. Where the row makes
   the change, the first finding is gone, too; or what the row says that the change ends, and nothing else.
@@ -10,8 +10,7 @@
 * "Serves at least X/s": X within 15 % of the throughput under as many clients as the threads and the queue hold.
 * Where no queue was full: the response time, with the queue, is the time in service before, within 25 % or 20 ms.
 
-Each row has an open-loop load, which does not ease as the server slows, at a rate that one step can serve. `outside`
-makes the change where it is not a setting of uWSGI.
+Each row has an open-loop load, which does not ease as the server slows, at a rate that one step can serve.
 """
 
 import argparse
@@ -44,8 +43,8 @@ BURSTS = (
 @dataclass(frozen=True)
 class Applied:
     """A scenario whose advice is followed. outside: makes the change, which `what` names; None: the advised settings.
-    Options of uWSGI in `what` must stand in the advice. ends: the codes that this change ends, if users still feel
-    something else, whose advice is followed in other rows; empty for all. quick: steady and short, for the tests."""
+    ends: the codes that this change ends, if users still feel something else, whose advice is followed in other rows;
+    empty for all. quick: steady and short, for the tests."""
 
     scenario: Scenario
     outside: Callable[[Scenario], Scenario] | None = None

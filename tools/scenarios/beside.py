@@ -1,12 +1,11 @@
 """Runs the servers beside a uWSGI: real ones that its application asks, nginx in front of it, and stand-ins.
 
 PostgreSQL, Redis and nginx listen on a loopback address of their own each, at the well-known port, by which the verdict
-knows their names. They are installed, or unpacked from Debian's packages; the clients are in `.venv-clients`, where
-uWSGI finds them by `pythonpath`. The first row that needs one unpacks or installs it, which takes no root and starts no
-service.
+knows their names. They are installed, or unpacked from Debian's packages, without root, by the first row that needs
+one; the clients are in `.venv-clients`, where uWSGI finds them by `pythonpath`.
 
-`python3 -m tools.scenarios.beside KIND HOST PORT [SECONDS]` stands in for another server. It writes a line once it is
-ready, and runs until it is ended.
+`python3 -m tools.scenarios.beside KIND HOST PORT [SECONDS]` stands in for another server, after a line once it is
+ready.
 
     answer   answers each byte with one byte after SECONDS
     lost     answers one byte on each connection, whose packets are dropped from then on

@@ -136,9 +136,8 @@ LONGER_CHECK = 1.2
 
 
 def vary(row: Scenario, seed: int) -> Scenario:
-    """The variation of a scenario that a seed stands for. Other service times at the same load share, another
-    size of the same kind where the row permits it, other arrivals and a slightly longer check: an expert comes to the
-    same verdict."""
+    """The variation of a scenario that a seed stands for: other service times at the same load share, another size
+    where the row permits it, other arrivals and a slightly longer check. An expert comes to the same verdict."""
     chance = random.Random(f"{row.name} wide {seed}")
     server = row.server
     if row.resized and not server.bare:

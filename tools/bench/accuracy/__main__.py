@@ -1,12 +1,12 @@
 """Compares the exporter's figures with the truth: a real uWSGI, the exporter, and a load that times its own requests.
 
-Prints the table; "clients' own" is how much more the clients saw from connection to end, and so bounds the error of the
-truth (`generator`). The exit status is 0 whatever was measured. Each case starts its own uWSGI, exporter and load.
+"clients' own" is how much more the clients saw from connection to end, and so bounds the error of the truth
+(`generator`). The exit status is 0 whatever was measured. Each case starts its own uWSGI, exporter and load.
 
-Requests wait rather than compute, so that two CPUs can serve 32 threads: a mean of 0.2 s, exponential, and 1 ms of CPU.
-At 20 % and 60 % of capacity there are twice as many clients, and their think time equals the wait, so that the number
-of requests in service varies at random. At 100 % there is one client per thread, without think time. Bursts alternate
-one second on and one second off, with as many clients as fill that part of the threads.
+Requests wait rather than compute, so that two CPUs can serve 32 threads. At 20 % and 60 % of capacity there are twice
+as many clients, who think for as long, so that the number of requests in service varies at random; at 100 % one for
+each thread, without think time. Bursts alternate one second on and off, with as many clients as fill that part of the
+threads.
 """
 
 import time

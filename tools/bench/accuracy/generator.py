@@ -1,12 +1,9 @@
 """The load: closed-loop clients, one thread each, in a separate process, that time every request; and their truth.
 
-A client connects (no keep-alive), sends a request, reads the response to its end, waits, and repeats. Times are
-nanoseconds of CLOCK_MONOTONIC.
-
-A request is in service from the time when uWSGI takes it from the listen queue until uWSGI closes it. Only uWSGI knows
-these times, but two intervals bound them: the application's (enter to leave) is a little shorter, and the client's
-(connected to end) a little longer, or much longer if the request had to queue. The application's intervals count as the
-truth; how far the clients' value lies above it bounds its error. A run counts only if no request failed.
+A client connects, sends a request, reads the response to its end, waits, and repeats. Times are nanoseconds of
+CLOCK_MONOTONIC. Only uWSGI knows when it takes a request from the listen queue and when it closes it. The application's
+interval (enter to leave) is a little shorter, and counts as the truth; the client's (connected to end) is a little
+longer, or much longer in a queue, and how far it lies above bounds the error. A run counts only if no request failed.
 """
 
 import contextlib

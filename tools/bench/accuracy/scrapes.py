@@ -107,11 +107,8 @@ class Span:
 
 
 def first_reading(scrapes: Sequence[Scrape]) -> float:
-    """The monotonic time of the exporter's first reading, to a few milliseconds.
-
-    A reading comes before the response of its scrape is complete, so each scrape gives an upper bound. The scrape that
-    was answered soonest after its reading gives the tightest.
-    """
+    """The monotonic time of the exporter's first reading, to a few milliseconds: a reading comes before the response of
+    its scrape is complete, and the scrape that was answered soonest after its reading gives the tightest bound."""
     return min(scrape.received - scrape.elapsed for scrape in scrapes)
 
 

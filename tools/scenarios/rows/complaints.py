@@ -1,7 +1,7 @@
 """What operators complain of, each beside a twin of the same setup without the fault.
 
-The kernel knows of the first ones: they need the right to see waits, as the rows in `waits` do, and the quotas cgroups
-of version 1. uWSGI's own document shows the later ones.
+The kernel knows of the first ones: they need the right to see waits, and the quotas cgroups of version 1. uWSGI's own
+document shows the later ones.
 """
 
 from pathlib import Path

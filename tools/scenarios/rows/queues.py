@@ -1,7 +1,4 @@
-"""Listen queues that overflow, stuck threads and requests behind them; refused requests, and starts that fail.
-
-Of the last two, uWSGI's log says why.
-"""
+"""Listen queues that overflow, stuck threads and requests behind them; refused requests, and starts that fail."""
 
 from pathlib import Path
 
