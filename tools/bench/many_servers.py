@@ -27,7 +27,8 @@ from typing import NamedTuple
 
 import psutil
 
-from tests.support import exporter, real_uwsgi
+from tests.support import exporter
+from tests.support.real_uwsgi import APP, Uwsgi, bare, uwsgi, wait_for_workers, wait_until
 from tests.support.stand_in_servers import short_folder, stale_sockets, stand_ins
 from tools.bench import table
 from tools.bench.exporters import Scraper, cpu_seconds
@@ -272,17 +273,17 @@ disable-logging = true
 
 
 @contextlib.contextmanager
-def many_uwsgis(number: int, *options: str) -> Iterator[list[real_uwsgi.Uwsgi]]:
+def many_uwsgis(number: int, *options: str) -> Iterator[list[Uwsgi]]:
     """Run so many uWSGIs with these options until the block ends, which begins when all workers accept requests."""
     with contextlib.ExitStack() as stack, ThreadPoolExecutor(4) as pool:
-        waiting = [pool.submit(lambda: stack.enter_context(real_uwsgi.uwsgi(*options))) for _ in range(number)]
+        waiting = [pool.submit(lambda: stack.enter_context(uwsgi(*options))) for _ in range(number)]
         servers = []
         for started in waiting:
             servers.append(started.result())
             print(f"\r{len(servers)} servers", end="", file=sys.stderr)
         print(file=sys.stderr)
         for server in servers:
-            real_uwsgi.wait_for_workers(server)
+            wait_for_workers(server)
         try:
             yield servers
         finally:
@@ -298,9 +299,9 @@ def count_vassals(wanted: int) -> int:
 def vassals(number: int) -> Iterator[tuple[Path, list[str]]]:
     """Run an Emperor with so many vassals of 2 workers and 1 thread until the block ends. Returns the folder with their
     sockets `*.stats`, and the sockets on which they take requests."""
-    files = {f"vassals/v{place:04d}.ini": _VASSAL.format(app=real_uwsgi.APP) for place in range(number)}
+    files = {f"vassals/v{place:04d}.ini": _VASSAL.format(app=APP) for place in range(number)}
     options = ("--emperor", "{directory}/vassals", "--emperor-stats", "{directory}/stats", "--emperor-throttle", "0")
-    with real_uwsgi.bare(*options, files=files) as emperor:
+    with bare(*options, files=files) as emperor:
         try:
 
             def count() -> int:
@@ -308,7 +309,7 @@ def vassals(number: int) -> Iterator[tuple[Path, list[str]]]:
                 print(f"\r{started} vassals", end="", file=sys.stderr)
                 return started
 
-            real_uwsgi.wait_until(lambda: count() >= number, 900.0, f"{number} vassals", pause=1.0)
+            wait_until(lambda: count() >= number, 900.0, f"{number} vassals", pause=1.0)
             print(file=sys.stderr)
             yield emperor.directory, sorted(map(str, emperor.directory.glob("*.http")))
         finally:

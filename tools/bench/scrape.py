@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tests.support import real_uwsgi
+from tests.support.real_uwsgi import Uwsgi, sized, wait_until
 from tools.bench import exporters
 from tools.bench.exporters import EVERYTHING, OURS, SAME_CONTENT, Exporter, cpu_seconds
 from tools.bench.table import machine, mark, render_table, spread
@@ -64,8 +65,8 @@ def measure(
     """Measures every exporter against a uWSGI of this size, once for each number of requests in flight in `busy`."""
     workers, threads = size
     with contextlib.ExitStack() as stack:
-        uwsgi = stack.enter_context(real_uwsgi.uwsgi(*real_uwsgi.sized(workers, threads)))
-        real_uwsgi.wait_until(lambda: uwsgi.document().count(b'"accepting":1') == workers, what="workers to accept")
+        uwsgi = stack.enter_context(real_uwsgi.uwsgi(*sized(workers, threads)))
+        wait_until(lambda: uwsgi.document().count(b'"accepting":1') == workers, what="workers to accept")
         running = [
             stack.enter_context(exporters.running(name, command, uwsgi.stats)) for name, command in commands.items()
         ]
@@ -76,7 +77,7 @@ def measure(
                 yield Result(f"{workers}x{threads}, {busy_with}", len(uwsgi.document()), figures)
 
 
-def _figures(running: list[Exporter], uwsgi: real_uwsgi.Uwsgi, rounds: int, turns: int) -> dict[str, Figures]:
+def _figures(running: list[Exporter], uwsgi: Uwsgi, rounds: int, turns: int) -> dict[str, Figures]:
     _round(running, uwsgi.pid, {exporter.name: Figures() for exporter in running}, turns)  # to warm up
     figures = {exporter.name: Figures() for exporter in running}
     for _ in range(rounds):
@@ -188,15 +189,13 @@ _REQUEST = (
 
 
 @contextlib.contextmanager
-def in_flight(uwsgi: real_uwsgi.Uwsgi, requests: int) -> Iterator[None]:
+def in_flight(uwsgi: Uwsgi, requests: int) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for _ in range(requests):
             client = stack.enter_context(socket.create_connection(("127.0.0.1", uwsgi.http), 10))
             client.sendall(_REQUEST)
             time.sleep(0.002)  # so that the listen queue does not overflow
-        real_uwsgi.wait_until(
-            lambda: uwsgi.document().count(b'"in_request":1') == requests, what="requests to be served"
-        )
+        wait_until(lambda: uwsgi.document().count(b'"in_request":1') == requests, what="requests to be served")
         yield
 
 

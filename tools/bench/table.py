@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tests.support import real_uwsgi
+from tests.support.real_uwsgi import uwsgi_binary
 
 
 def parse_options(name: str, about: str | None, seconds: float) -> argparse.Namespace:
@@ -79,9 +79,7 @@ def spread(values: Sequence[float], scale: float = 1.0, digits: int = 2) -> str:
 
 def machine() -> str:
     """The machine, and its load averages of the last 1, 5 and 15 minutes, those of the benchmark included."""
-    version = subprocess.run(
-        [real_uwsgi.uwsgi_binary(), "--version"], capture_output=True, text=True, check=True
-    ).stdout
+    version = subprocess.run([uwsgi_binary(), "--version"], capture_output=True, text=True, check=True).stdout
     return (
         f"Machine: {os.cpu_count()} CPUs, {platform.system()} {platform.release()}, {platform.python_implementation()} "
         f"{platform.python_version()}, uWSGI {version.strip()}; load average at the end "

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 
 from app.loopback import free_port, get
-from tests.support import real_uwsgi
+from tests.support.real_uwsgi import APP, bare, wait_until
 from tools.debian_root import UNAVAILABLE, FailedError, expect
 from tools.environments import ROOT, uwsgi_for_tests
 from tools.release.source import version_of
@@ -41,18 +41,18 @@ def main(argv: list[str]) -> int:
 
 def _try(program: str) -> None:
     http, port = free_port(), free_port()
-    options = ["--master", "--processes", "2", "--wsgi-file", str(real_uwsgi.APP), "--stats", "{directory}/stats"]
+    options = ["--master", "--processes", "2", "--wsgi-file", str(APP), "--stats", "{directory}/stats"]
     where = ["--http-socket", f"127.0.0.1:{http}"]
-    with real_uwsgi.bare(*options, *where, binary=str(uwsgi_for_tests())) as uwsgi:
+    with bare(*options, *where, binary=str(uwsgi_for_tests())) as uwsgi:
         serve = [program, "serve", "--stats", uwsgi.stats, "--web.listen-address", f"127.0.0.1:{port}"]
         exporter = subprocess.Popen(serve, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             print(f"--version: {_seconds([program, '--version']):.2f} s")
-            real_uwsgi.wait_until(lambda: total(port, "uwsgi_up"), what="a reading of uWSGI")
+            wait_until(lambda: total(port, "uwsgi_up"), what="a reading of uWSGI")
             before = total(port, COUNTED)
             for _ in range(REQUESTS):
                 get(http, "/")
-            real_uwsgi.wait_until(lambda: total(port, COUNTED) >= before + REQUESTS, what="the count of the requests")
+            wait_until(lambda: total(port, COUNTED) >= before + REQUESTS, what="the count of the requests")
             wrong = [name for name in ONE if total(port, name) != 1]
             expect(not wrong, f"not 1: {', '.join(wrong)}")
             print(f"resident memory of serve: {_resident(exporter.pid) / 2**20:.1f} MB")

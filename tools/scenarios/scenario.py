@@ -13,7 +13,8 @@ from tests.support.real_uwsgi import Uwsgi
 Outcome = Literal["ok", "warning", "critical", "unknown"]
 OUTCOMES: tuple[Outcome, ...] = ("ok", "warning", "critical", "unknown")
 
-APP = Path(__file__).with_name("app.py")
+APPS = Path(__file__).parent
+APP = APPS / "app.py"
 
 NO_MORE = ("raise `threads`", "raise `processes`")
 """For `Expected.not_words`: advice that does not help."""

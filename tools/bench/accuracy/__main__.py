@@ -12,7 +12,6 @@ threads.
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 
 from tests.support.real_uwsgi import uwsgi
 from tools.bench import table
@@ -90,18 +89,11 @@ def main() -> None:
     options = table.parse_options("accuracy", __doc__, 60)
     print(table.render_table(table.LINE_HEAD, []), flush=True)
     lines: list[Line] = []
-    runs = [
-        *((case.name, partial(run, case, options.seconds)) for case in every()),
-        *((kind.name, partial(percentiles.run, kind, options.seconds)) for kind in percentiles.every()),
-        *(
-            (queued.name, partial(percentiles.run_queue, queued, options.seconds))
-            for queued in percentiles.every_queue()
-        ),
-    ]
-    for name, measure in runs:
-        if options.only in name:
-            judgements = measure()
-            print(table.lines(name, judgements), flush=True)
+    kinds = ((every, run), (percentiles.every, percentiles.run), (percentiles.every_queue, percentiles.run_queue))
+    for case, measure in ((case, measure) for cases, measure in kinds for case in cases()):
+        if options.only in case.name:
+            judgements = measure(case, options.seconds)
+            print(table.lines(case.name, judgements), flush=True)
             lines += judgements
     missed = sum(line.met is False for line in lines)
     judged = sum(line.met is not None for line in lines)

@@ -4,12 +4,10 @@ The kernel knows of the first ones: they need the right to see waits, and the qu
 document shows the later ones.
 """
 
-from pathlib import Path
-
 from tools.scenarios import actions
-from tools.scenarios.scenario import NO_MORE, Event, Expected, Load, Scenario, Server, healthy
+from tools.scenarios.scenario import APPS, NO_MORE, Event, Expected, Load, Scenario, Server, healthy
 
-APP = Path(__file__).parents[1] / "kernel_app.py"
+APP = APPS / "kernel_app.py"
 DEPLOYED = ("--lazy-apps", "--touch-workers-reload", "{directory}/reload")
 BACKEND = ("--env", "BACKEND={backend}")
 TOGETHER = ("--lazy-apps", "--thunder-lock", "--min-worker-lifetime", "0")
@@ -19,7 +17,7 @@ OWN_SOCKET = ("--socket", "{directory}/app")
 STATIC = ("--static-map", "/static={directory}/files")
 SLOW_READERS = Load(clients=12, path="/static/big.txt", late_ms=1000)
 
-THREADS_APP = Path(__file__).parents[1] / "threads_app.py"
+THREADS_APP = APPS / "threads_app.py"
 
 ROWS = (
     Scenario(

@@ -4,17 +4,15 @@ Only the gevent rows have coroutines that wait: in ugreen, of several requests t
 2.0.31). Those with threads need the right to see waits, as the rows in `waits` do.
 """
 
-from pathlib import Path
-
-from tools.scenarios.scenario import NO_MORE, Expected, Load, Scenario, Server, healthy
+from tools.scenarios.scenario import APPS, NO_MORE, Expected, Load, Scenario, Server, healthy
 
 GEVENT = Server(2, 20, ("--gevent", "20", "--gevent-monkey-patch"))
 UNPATCHED = ("--gevent", "20")
 NO_MORE_COROUTINES = ("raise `gevent`", "raise `async`", *NO_MORE)
-KERNEL_APP = Path(__file__).parents[1] / "kernel_app.py"
-OUTSIDE_APP = Path(__file__).parents[1] / "outside_app.py"
+KERNEL_APP = APPS / "kernel_app.py"
+OUTSIDE_APP = APPS / "outside_app.py"
 FULL = Expected("warning", ("saturation",), words=("async",), not_words=("raise `threads`",), limits=("threads",))
-APP = Path(__file__).parents[1] / "threads_app.py"
+APP = APPS / "threads_app.py"
 CONSUMER = ("--env", "CONSUMER=1")
 
 ROWS = (

@@ -8,16 +8,8 @@ from tools.scenarios.scenario import NO_MORE, Expected, Load, Scenario, Server, 
 CALM = Expected("ok", limits=("threads",))
 PREFORK, THREADED = Server(8), Server(4, 8)
 CHEAPER = ("--cheaper", "2", "--cheaper-initial", "2")
-MAPPED = (
-    "--http-socket",
-    "{directory}/hot",
-    "--map-socket",
-    "0:1",
-    "--http-socket",
-    "{directory}/calm",
-    "--map-socket",
-    "1:2,3",
-)
+HOT, COLD = ("--http-socket", "{directory}/hot"), ("--http-socket", "{directory}/calm")
+MAPPED = (*HOT, "--map-socket", "0:1", *COLD, "--map-socket", "1:2,3")
 NO_THREADS = ("raise `threads`",)
 
 ROWS = (

@@ -10,15 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from tools.scenarios.beside import needs
-from tools.scenarios.scenario import NO_MORE, Expected, Load, Scenario, Server, healthy
+from tools.scenarios.scenario import APPS, NO_MORE, Expected, Load, Scenario, Server, healthy
 
 SERVER = Server(2, 8)
 
 SWINGING = Load(clients=80, fewest=8, period=10.0, think_ms=1000, path="/backend")
 """About 8 requests a second, up to 80 and back, in 10 s."""
-APP = Path(__file__).parents[1] / "outside_app.py"
+APP = APPS / "outside_app.py"
 
-REAL_APP = Path(__file__).parents[1] / "real_app.py"
+REAL_APP = APPS / "real_app.py"
 POSTGRES = ("initdb", "postgres")
 
 LARGE_HEAD = Server(
