@@ -64,7 +64,6 @@ def run_check(name: str, check: Callable[[], object]) -> int:
 
 
 def expect(true: object, sentence: str) -> None:
-    """Raises `FailedError` with the sentence unless true."""
     if not true:
         raise FailedError(sentence)
 
@@ -153,7 +152,6 @@ def _made(suite: str, directory: Path, packages: Sequence[str] = (), arch: str =
 
 
 def copy_source(copy: Path) -> None:
-    """Writes the files of HEAD to /srv/source of a root."""
     source = copy / "srv" / "source"
     source.mkdir(exist_ok=True)
     archive = subprocess.check_output(["git", "-c", "safe.directory=*", "archive", "HEAD"], cwd=ROOT)
@@ -166,7 +164,6 @@ def targets() -> str:
 
 
 def _connect(copy: Path) -> None:
-    """Copies this machine's network configuration into a copied root."""
     pip = Path.home() / ".config/pip/pip.conf"
     sources = {Path(name): copy / name.lstrip("/") for name in (*_FILES, os.environ.get("PIP_CERT", "")) if name}
     # The package ca-certificates rewrites its file when it is installed, and includes the files of this directory.
@@ -202,7 +199,6 @@ class Machine(NamedTuple):
     first: subprocess.Popen[str]
 
     def command(self, words: Sequence[str]) -> list[str]:
-        """The command line that runs `words` in the machine, as root."""
         network = [f"{name}={value}" for name, value in os.environ.items() if _NETWORK.fullmatch(name)]
         return [
             "nsenter",
@@ -213,7 +209,6 @@ class Machine(NamedTuple):
         ]
 
     def run(self, *words: str) -> None:
-        """Runs a command to its end. Raises `CommandError` if it fails."""
         commands.run_command(self.command(words))
 
 

@@ -37,8 +37,6 @@ class SetupError(Exception):
 
 @dataclass(frozen=True)
 class Environment:
-    """A virtual environment, which may not exist yet."""
-
     path: Path
 
     def program(self, name: str) -> Path:
@@ -122,7 +120,6 @@ def project(extras: str, root: Path = ROOT) -> Environment:
 
 
 def built_uwsgi(root: Path = ROOT) -> Path:
-    """uWSGI built from source. Raises `SetupError` if it cannot be built."""
     environment, of = Environment(root / ".venv-uwsgi"), PYTHON
     if not (environment.fits() and environment.holds("uwsgi", of)):
         reason = cannot_build()
@@ -138,7 +135,6 @@ def built_uwsgi(root: Path = ROOT) -> Path:
 
 
 def _add_gevent(environment: Environment, root: Path) -> None:
-    """Installs gevent beside uWSGI, for the scenarios with coroutines, which are skipped without it."""
     if environment.holds("gevent", PYTHON):
         return
     try:
@@ -157,7 +153,6 @@ def wheel_uwsgi(root: Path = ROOT) -> Path:
 
 
 def _needs_of_demo(root: Path) -> list[str]:
-    """The packages of the demo application: the extra `demo` in setup.cfg."""
     setup = configparser.RawConfigParser()
     setup.read(root / "setup.cfg")
     return setup.get("options.extras_require", "demo").split("\n")[1:]

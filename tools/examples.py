@@ -120,7 +120,6 @@ OBSERVED_SECONDS = 12.0
 
 
 def run_all(examples: Sequence[Example] = EXAMPLES) -> dict[str, str]:
-    """Runs the examples, a few at a time; returns what the document shows of each, by name."""
     with ThreadPoolExecutor(MOST_AT_ONCE) as pool:
         return dict(zip((each.name for each in examples), pool.map(run_example, examples), strict=True))
 

@@ -62,7 +62,6 @@ def lab_environment(root: Path = ROOT) -> Environment:
 
 
 def prepare_lab(root: Path = ROOT) -> None:
-    """Installs what is missing and can be installed; prints and keeps the reason for the rest."""
     environment = lab_environment(root)
     environment.ensure()
     for package in PACKAGES:
@@ -73,7 +72,6 @@ def prepare_lab(root: Path = ROOT) -> None:
 
 
 def why_missing(environment: Environment, name: str) -> str | None:
-    """The reason why a package, or `COMPILED`, is not in the environment; None if it is there."""
     if environment.holds(name, PYTHON) or (name == COMPILED and compiled_module(environment)):
         return None
     reason = _reason_file(environment, name)

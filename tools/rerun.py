@@ -84,7 +84,6 @@ def refuse(results: Mapping[str, Any], listed: Mapping[str, str]) -> list[str]:
 
 
 def run_again(tests: Sequence[str]) -> tuple[set[str], str]:
-    """Runs tests one after the other. Returns those that passed, and what pytest printed."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder, "results")
         path = f"{PYTHON.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"

@@ -51,8 +51,6 @@ class Answer(NamedTuple):
 
 
 class Scraper:
-    """Scrapes one exporter over one connection."""
-
     def __init__(self, port: int) -> None:
         self.port = port
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
@@ -82,8 +80,6 @@ class Scraper:
 
 
 class Exporter(NamedTuple):
-    """A running exporter, and the connection that scrapes it."""
-
     name: str
     process: subprocess.Popen[bytes]
     scraper: Scraper

@@ -274,7 +274,6 @@ disable-logging = true
 
 @contextlib.contextmanager
 def many_uwsgis(number: int, *options: str) -> Iterator[list[Uwsgi]]:
-    """Run so many uWSGIs with these options until the block ends, which begins when all workers accept requests."""
     with contextlib.ExitStack() as stack, ThreadPoolExecutor(4) as pool:
         waiting = [pool.submit(lambda: stack.enter_context(uwsgi(*options))) for _ in range(number)]
         servers = []
@@ -326,7 +325,6 @@ def _end(emperor: subprocess.Popen[bytes]) -> None:
 
 
 def some_traffic(addresses: Sequence[Address]) -> AbstractContextManager[Running]:
-    """Sends two requests a second of half a second each to each address, at random, until the block ends."""
     return loaded([(Load(rate=2.0, io_ms=500, seed=place), address) for place, address in enumerate(addresses)])
 
 

@@ -62,7 +62,6 @@ class Result(NamedTuple):
 def measure(
     size: tuple[int, int], busy: Sequence[int], commands: Mapping[str, str], *, rounds: int, turns: int
 ) -> Iterator[Result]:
-    """Measures every exporter against a uWSGI of this size, once for each number of requests in flight in `busy`."""
     workers, threads = size
     with contextlib.ExitStack() as stack:
         uwsgi = stack.enter_context(real_uwsgi.uwsgi(*sized(workers, threads)))

@@ -187,7 +187,6 @@ def _read_metrics(exporter: exporters.Exporter) -> dict[str, float]:
 
 
 def _pin(pid: int, cpus: set[int]) -> None:
-    """Pin a process, its threads and its children to CPUs."""
     for process in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
         for thread in process.threads():
             os.sched_setaffinity(thread.id, cpus)
@@ -200,7 +199,6 @@ STATES = COLUMNS[:-1]
 
 
 def report(results: Mapping[str, Result]) -> str:
-    """A row for each case: true / measured threads in each state, and how many figures are right."""
     head = ["case", *STATES, "unknown", "sum / in service", "requests/s", "CPU of the exporter", "off in a sample"]
     rows = [_row(name, result) for name, result in results.items()]
     cells = [cell for row in rows for cell in row.split(" | ") if " / " in cell]

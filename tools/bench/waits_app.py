@@ -168,7 +168,6 @@ def _set(column: str, seconds: float) -> None:
 
 
 def _place(column: str) -> tuple[mmap.mmap, int]:
-    """The memory of this process, and where this thread's value is in it."""
     row = getattr(_local, "row", None)
     if row is None:
         row = _local.row = next(_numbers)

@@ -50,7 +50,6 @@ def platforms(architecture: str) -> list[str]:
 
 
 def download_wheels(tools: Environment, lock: Path, python: str, architecture: str, target: Path) -> list[Path]:
-    """Downloads the wheels that `lock` pins, for a version of Python, into `target`, and checks their hashes."""
     pip = [str(tools.program("python")), "-m", "pip", "--disable-pip-version-check", "download", "--no-deps"]
     which = ["--only-binary=:all:", "--require-hashes", "--implementation=cp", f"--python-version={python}"]
     where = [f"--platform={platform}" for platform in platforms(architecture)]

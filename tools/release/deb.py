@@ -98,7 +98,6 @@ def build_deb(source: Source, wheel: Path, tools: Environment, architecture: str
 
 
 def _lay_out(source: Source, wheel: Path, tools: Environment, architecture: str, build: Path) -> None:
-    """Writes the files to install into `build`/tree, and those that debhelper places into `build`."""
     tree, debian, root = build / "tree", build / "debian", source.root
     modules = tree / "usr/lib/uwsgi-headroom"
     bundle.bundle(wheel, root / bundle.LOCK, tools, architecture, modules)

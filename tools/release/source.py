@@ -39,7 +39,6 @@ class Source:
 
 
 def version_of(module: str) -> str:
-    """`__version__` of a module's text. Raises `SetupError` if there is none."""
     found = _VERSION.search(module)
     if not found:
         raise SetupError(f"{MODULE} has no line: __version__ = ...")

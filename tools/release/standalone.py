@@ -48,7 +48,6 @@ def _build_into_dist() -> None:
 
 
 def _prepared(directory: Path) -> Path:
-    """A root of `SUITE` with a CPython in /opt/python; makes it if it is not there."""
     root = directory / f"{SUITE}-{PYTHON[1]}"
     if root.exists():
         return root

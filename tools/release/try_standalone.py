@@ -71,7 +71,6 @@ def total(port: int, name: str) -> float:
 
 
 def _seconds(command: list[str]) -> float:
-    """Returns how long a command takes. Raises `FailedError` if its status is not 0."""
     began = time.monotonic()
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     expect(not ran.returncode, f"{' '.join(command)}: status {ran.returncode}: {ran.stderr}{ran.stdout}")

@@ -57,7 +57,6 @@ def main() -> int:
 
 
 def line(result: Result) -> str:
-    """One line for a terminal, and one for each difference."""
     if result.seen is None:
         why = f"skipped, {result.skipped}" if result.skipped else result.different[0]
         return f"{result.mark} {result.row.name}: {why}"
@@ -72,7 +71,6 @@ def line(result: Result) -> str:
 
 
 def full_text(result: Result) -> str:
-    """What was run and expected, and the whole text that `check` writes about it."""
     row, seen = result.row, result.seen
     head = [f"{result.mark} {row.name}: {_server(row.server)}; {_loads(row)}; checked for {row.seconds:g} s"]
     codes = " or ".join(row.expected.first) or ", ".join(row.expected.also)
@@ -88,7 +86,6 @@ def full_text(result: Result) -> str:
 
 
 def markdown(results: Sequence[Result]) -> str:
-    """The situations by what `check` said of each, marked if not expected, and how many are rightly ok."""
     run = [result for result in results if not result.skipped]
     met = sum(not result.different for result in run)
     head = f"{met} of {len(run)} are as expected, {len(results) - len(run)} skipped. {machine()}"

@@ -67,7 +67,7 @@ uwsgi.spooler = process_task
 
 def application(environ, start_response):  # type: ignore[no-untyped-def]
     enter = time.monotonic_ns()
-    query = parse_qs(environ.get("QUERY_STRING", ""))
+    query = parse_qs(environ["QUERY_STRING"])
     path = environ["PATH_INFO"]
     wait = float(query.get("io_ms", ["0"])[0]) / 1000
     if path == "/events":

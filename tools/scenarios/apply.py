@@ -92,12 +92,12 @@ def _set(scenario: Scenario, options: str) -> Scenario:
 
 
 def _stop_and_reload_apart(scenario: Scenario) -> Scenario:
-    return replace(_with_server(scenario, die_on_term=True), events=(Event(5.0, actions.reload),))
+    return replace(_with_server(scenario, die_on_term=True), events=(Event(5, actions.reload),))
 
 
 def _deploy_by_chain(scenario: Scenario) -> Scenario:
     changed = _set(scenario, "--lazy-apps --touch-chain-reload {directory}/reload")
-    return replace(changed, events=(Event(4.0, actions.deploy_slow_by_chain),), seconds=20.0)
+    return replace(changed, events=(Event(4, actions.deploy_slow_by_chain),), seconds=20)
 
 
 def _without_kept(scenario: Scenario) -> Scenario:
@@ -111,17 +111,17 @@ def _without_map(scenario: Scenario) -> Scenario:
 
 
 ROWS = (
-    Applied(_sick("1x1 at 95 %", Server(), Load(part=0.95, io_ms=100), seconds=12.0), quick=True),
+    Applied(_sick("1x1 at 95 %", Server(), Load(part=0.95, io_ms=100), seconds=12), quick=True),
     Applied(_sick("prefork 8x1 at 90 %", Server(8), Load(part=0.9, io_ms=200))),
-    Applied(_sick("prefork 8x1 at 120 %", Server(8), Load(part=1.2, io_ms=100, most=150), lead=8.0), quick=True),
-    Applied(_sick("4x8 io at 110 %", Server(4, 8), Load(part=1.1, io_ms=400, most=150), lead=14.0)),
-    Applied(_sick("UNIX queue of 40 overflowing", Server(2, 1, ("--listen", "40")), Load(part=2, io_ms=200), lead=5.0)),
+    Applied(_sick("prefork 8x1 at 120 %", Server(8), Load(part=1.2, io_ms=100, most=150), lead=8), quick=True),
+    Applied(_sick("4x8 io at 110 %", Server(4, 8), Load(part=1.1, io_ms=400, most=150), lead=14)),
+    Applied(_sick("UNIX queue of 40 overflowing", Server(2, 1, ("--listen", "40")), Load(part=2, io_ms=200), lead=5)),
     Applied(
         _sick(
             "TCP queue of 40 overflowing",
             Server(2, 1, ("--listen", "40", "--http-socket", "{tcp}")),
             Load(part=2, io_ms=200, socket="tcp"),
-            lead=5.0,
+            lead=5,
         )
     ),
     Applied(
@@ -129,17 +129,17 @@ ROWS = (
             "cheaper at its ceiling",
             Server(4, 1, ("--cheaper", "2", "--cheaper-initial", "2")),
             Load(part=1.2, io_ms=300),
-            lead=14.0,
+            lead=14,
         )
     ),
-    Applied(_sick("long polls in every thread", Server(1, 8), Load(rate=1.25, io_ms=8000), seconds=18.0, lead=18.0)),
+    Applied(_sick("long polls in every thread", Server(1, 8), Load(rate=1.25, io_ms=8000), seconds=18, lead=18)),
     Applied(
         _sick(
             "max-requests far too tight",
             Server(4, 1, ("--max-requests", "5", *RECYCLED)),
             Load(part=0.4, io_ms=50),
-            seconds=10.0,
-            lead=4.0,
+            seconds=10,
+            lead=4,
         ),
         quick=True,
     ),
@@ -153,19 +153,19 @@ ROWS = (
         _without_path,
         "the application without its lock",
     ),
-    Applied(_sick("1x8 on the CPU", Server(1, 8), Load(rate=25, cpu_ms=50), lead=5.0, alone=True)),
+    Applied(_sick("1x8 on the CPU", Server(1, 8), Load(rate=25, cpu_ms=50), lead=5, alone=True)),
     Applied(
-        replace(_sick("2x2, beside burners", Server(2, 2), Load(rate=20, cpu_ms=40), lead=5.0, alone=True), burners=4),
+        replace(_sick("2x2, beside burners", Server(2, 2), Load(rate=20, cpu_ms=40), lead=5, alone=True), burners=4),
         partial(replace, burners=0),
         "the busy other programs stopped",
     ),
     Applied(
-        _sick("pinned on one CPU by taskset", Server(2, 2, cpus="0"), Load(rate=24, cpu_ms=50), lead=5.0, alone=True),
+        _sick("pinned on one CPU by taskset", Server(2, 2, cpus="0"), Load(rate=24, cpu_ms=50), lead=5, alone=True),
         partial(_with_server, cpus=""),
         "all CPUs in its affinity mask",
     ),
     Applied(
-        _sick("cgroup quota of half a CPU", Server(2, 2, quota=0.5), Load(rate=16, cpu_ms=50), lead=5.0, alone=True),
+        _sick("cgroup quota of half a CPU", Server(2, 2, quota=0.5), Load(rate=16, cpu_ms=50), lead=5, alone=True),
         partial(_with_server, quota=0.0),
         "no CPU quota",
     ),
@@ -179,7 +179,7 @@ ROWS = (
     _advised("a spooler that falls behind", "--spooler-processes 8"),
     _advised("one stuck request", "--harakiri 10"),
     _advised(
-        _sick("bursts overflow the queue of 40", Server(2, 1, queues.SHORT), *BURSTS, seconds=12.0),
+        _sick("bursts overflow the queue of 40", Server(2, 1, queues.SHORT), *BURSTS, seconds=12),
         "--listen 100",
         ends=("clients_refused",),
     ),
@@ -188,7 +188,7 @@ ROWS = (
             "bursts overflow the 40 of net.core.somaxconn",
             Server(2, 1, queues.SHORT, somaxconn=40),
             *BURSTS,
-            seconds=12.0,
+            seconds=12,
         ),
         lambda scenario: _with_server(_set(scenario, "--listen 100"), somaxconn=100),
         "net.core.somaxconn 100, and `listen` 100",
@@ -239,8 +239,6 @@ HARMS = {"clients_refused", "queue_wait", "queue_filling", "respawn_loop", "satu
 
 
 class Step(NamedTuple):
-    """A check, the change that followed it, and what it promised."""
-
     seen: Seen
     change: str
     serves: float | None
@@ -288,11 +286,10 @@ def _open_loop(scenario: Scenario) -> Scenario:
 
 
 def _crowd(scenario: Scenario) -> Scenario:
-    """The scenario under more clients than it has threads, for its greatest throughput."""
     main = max(scenario.loads, key=lambda load: load.rate)
     clients = min(300, 2 * scenario.server.capacity)
     crowd = Load(clients=clients, io_ms=main.io_ms, cpu_ms=main.cpu_ms, path=main.path, socket=main.socket)
-    return replace(scenario, loads=(crowd,), seconds=max(SATURATED_SECONDS, 5 * main.io_ms / 1000), lead=2.0)
+    return replace(scenario, loads=(crowd,), seconds=max(SATURATED_SECONDS, 5 * main.io_ms / 1000), lead=2)
 
 
 def _change_outside(row: Applied, scenario: Scenario, seen: Seen) -> tuple[Scenario, Step] | None:

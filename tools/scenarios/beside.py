@@ -52,7 +52,6 @@ _POSTGRES = "/usr/lib/postgresql/*/bin"
 
 
 def find_server(program: str) -> Path | None:
-    """A server's program: on PATH, where Debian installs it, or unpacked."""
     places = [os.environ.get("PATH", os.defpath), "/usr/sbin", *sorted(glob.glob(_POSTGRES), reverse=True)]
     places += [str(UNPACKED / "usr" / name) for name in ("bin", "sbin")]
     found = shutil.which(program, path=os.pathsep.join(places))

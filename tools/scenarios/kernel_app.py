@@ -79,7 +79,7 @@ def pooled():  # type: ignore[no-untyped-def]
 
 
 def application(environ, start_response):  # type: ignore[no-untyped-def]
-    path, query = environ["PATH_INFO"], parse_qs(environ.get("QUERY_STRING", ""))
+    path, query = environ["PATH_INFO"], parse_qs(environ["QUERY_STRING"])
     ms = round(float(query.get("io_ms", ["0"])[0]))
     match path:
         case "/shared" | "/own":

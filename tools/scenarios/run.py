@@ -21,8 +21,6 @@ BESIDE = 4
 
 
 class Result(NamedTuple):
-    """A row and its result: what `check` reported and how it differs, or why the row was skipped."""
-
     row: Scenario
     seen: Seen | None
     different: tuple[str, ...] = ()
@@ -44,7 +42,6 @@ def run_row(row: Scenario) -> Result:
 
 
 def see(row: Scenario) -> Seen:
-    """Starts the server and its load, runs the check, ends all programs."""
     with started(row.server) as place, burning(row.burners):
         addressed = [(counted(load, row.server), place.address_for(load)) for load in row.loads]
         with loaded(addressed) as load:
@@ -75,7 +72,6 @@ def run_all(rows: Sequence[R], run: Callable[[R], T], report: Callable[[T], None
 
 
 def counted(load: Load, server: Server) -> Load:
-    """The load with its rate in requests per second, if it was given as a part of the capacity."""
     if not load.part:
         return load
     return replace(load, rate=load.part * server.capacity * 1000 / (load.io_ms + load.cpu_ms))

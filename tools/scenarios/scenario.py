@@ -92,6 +92,9 @@ class Expected:
     limits: tuple[str | None, ...] = ()
 
 
+CALM = Expected("ok", limits=("threads",))
+
+
 @dataclass(frozen=True)
 class Twin:
     """The same set-up as that of a sick row, without the fault. name: if it is a row of its own; otherwise it runs with
@@ -105,7 +108,6 @@ class Twin:
 
 
 def healthy(name: str = "", *loads: Load, server: Server | Mapping[str, Any] | None = None, **changes: Any) -> Twin:
-    """A twin, for rows of the table."""
     return Twin(name, loads, server or {}, changes)
 
 

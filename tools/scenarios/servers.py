@@ -66,7 +66,6 @@ def started(server: Server) -> Iterator[Place]:
 
 
 def _beside(kind: str) -> contextlib.AbstractContextManager[str]:
-    """A real server if it is one of that name, else a stand-in."""
     real = beside.BESIDE.get(kind)
     return real(f"127.0.9.{next(_NUMBERS) % 250 + 1}") if real else standing_in(kind)
 
@@ -101,7 +100,6 @@ def _fixed_options(server: Server) -> list[str]:
 
 @contextlib.contextmanager
 def _wrapped(server: Server) -> Iterator[str]:
-    """Yields a program that starts uWSGI with this server's CPUs, limits and shell command."""
     uwsgi = uwsgi_binary()
     limited = server.cpus or server.quota or server.memory or server.somaxconn
     if not (limited or server.before or server.output or server.restarts):
@@ -125,7 +123,6 @@ def _wrapped(server: Server) -> Iterator[str]:
 
 
 def _limits(server: Server) -> Iterator[tuple[str, dict[str, int]]]:
-    """The cgroups of a server: controllers, and the values in their files."""
     if server.quota:
         yield "cpu", {"cpu.cfs_period_us": 100_000, "cpu.cfs_quota_us": round(100_000 * server.quota)}
     if server.memory:
@@ -153,7 +150,6 @@ def _cgroup(controller: str, values: Mapping[str, int]) -> Iterator[Path]:
 
 
 def why_not(row: Scenario) -> str | None:
-    """Why a row cannot run here, or None: what it needs itself, and what its server needs."""
     server = row.server
     if row.as_nobody and os.geteuid() != 0:
         return "only root can run the check as another user"

@@ -131,7 +131,7 @@ ROUTES = {
 
 
 def application(environ, start_response):  # type: ignore[no-untyped-def]
-    ms = float(parse_qs(environ.get("QUERY_STRING", "")).get("io_ms", ["0"])[0])
+    ms = float(parse_qs(environ["QUERY_STRING"]).get("io_ms", ["0"])[0])
     serve = ROUTES.get(environ["PATH_INFO"])
     if serve:
         serve(ms)

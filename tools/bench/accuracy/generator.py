@@ -85,8 +85,6 @@ class Record(NamedTuple):
 
 
 class Clients:
-    """The client threads and their records."""
-
     def __init__(self, load: Load, address: str | tuple[str, int]) -> None:
         self.load = load
         self.records: list[Record] = []
@@ -105,7 +103,6 @@ class Clients:
         self._start(self._ask, seconds * 1000)
 
     def stop(self) -> None:
-        """Returns when the last request has ended."""
         self._stop.set()
         for thread in self._threads:
             thread.join()
@@ -214,7 +211,6 @@ class Truth(NamedTuple):
         return time / SECOND / (window[1] - window[0])
 
     def client_time(self, window: tuple[float, float]) -> float:
-        """Mean seconds from connected to end of requests that ended in the window."""
         return fmean((record.end - record.connected) / SECOND for record in self._ended(window))
 
     def wait(self, window: tuple[float, float]) -> float:
@@ -247,7 +243,6 @@ class Generator:
         self._orders.send(("long", seconds))
 
     def stop(self) -> Truth:
-        """Waits for the requests in flight; returns the records."""
         self._orders.send(("stop",))
         if not self._orders.poll(PATIENCE):
             raise AssertionError(f"requests did not end within {PATIENCE} s")
@@ -257,7 +252,6 @@ class Generator:
 
 @contextlib.contextmanager
 def generator(load: Load, address: str | tuple[str, int]) -> Iterator[Generator]:
-    """Yields a load on an address; the load begins with `go`."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_run, args=(load, address, theirs), daemon=True)

@@ -35,7 +35,6 @@ class Measured:
 
 
 def exact(case: Measured) -> Iterator[Line]:
-    """Compares the requests between two scrapes without load, in total and by worker: they must be equal."""
     ours = {worker: round(n) for worker, n in Span(case.before, case.after).by_worker(REQUESTS).items()}
     truth = {worker: case.truth.counts().get(worker, 0) for worker in ours}
     failed = len(case.truth.failures)
@@ -51,7 +50,6 @@ def _shares(counts: dict[int, int]) -> str:
 
 
 def concurrency(case: Measured, bursty: bool) -> Iterator[Line]:
-    """Compares both concurrencies under load."""
     whole = Span(case.start, case.end)
     law, observed = whole.growth(RUNNING) / whole.seconds, whole.growth(BUSY) / whole.growth(OBSERVED)
     instants, samples = window(whole, case.scrapes), _samples(whole)
@@ -83,7 +81,6 @@ def in_flight(case: Measured, middle: Scrape) -> Iterator[Line]:
 
 
 def queue(case: Measured) -> Iterator[Line]:
-    """Compares the wait in the listen queue with the time that clients waited beyond uWSGI's running time."""
     whole = Span(case.start, case.end)
     instants = window(whole, case.scrapes)
     ours = (whole.growth(QUEUE) / whole.growth(OBSERVED)) / (whole.growth(REQUESTS) / whole.seconds)

@@ -114,7 +114,6 @@ def judge_percentile(name: str, ours: Any, truth: float, interval: float) -> Lin
 
 
 def judge_share(name: str, ours: float, truth: float) -> Line:
-    """The line of a share of the requests."""
     met = abs(ours - truth) <= max(POINT, SHARE * truth)
     return Line(name, f"{ours:.2%}", f"{truth:.2%}", f"{100 * (ours - truth):+.2f}", "10% or 0.5 points", met)
 

@@ -48,7 +48,6 @@ class Scrape:
         return self.samples[name][frozenset(labels.items())]
 
     def by_worker(self, name: str) -> dict[int, float]:
-        """Values by worker, summed over other labels."""
         values: dict[int, float] = {}
         for labels, value in self.samples.get(name, {}).items():
             worker = int(dict(labels)["worker_id"])
@@ -60,8 +59,6 @@ class Scrape:
 
 
 class Scraper:
-    """Scrapes an exporter on demand, and keeps all scrapes."""
-
     def __init__(self, exporter: Exporter) -> None:
         self._exporter = exporter
         self.scrapes: list[Scrape] = []
