@@ -125,7 +125,6 @@ def run_all(examples: Sequence[Example] = EXAMPLES) -> dict[str, str]:
 
 
 def run_example(example: Example) -> str:
-    """Runs one; returns the lines to show. Raises AssertionError if a pattern is not in the output."""
     with _server(example) as (stats, page), tempfile.TemporaryDirectory(prefix="example-") as directory:
         for name, text in example.files:
             (Path(directory) / name).write_text(text)

@@ -164,7 +164,6 @@ ADVICE = (
 
 
 def find_browser() -> str:
-    """The path of the browser. Raises `SetupError`, which says what to install, if none is on PATH."""
     browser = next((path for name in NAMES if (path := shutil.which(name))), None)
     if browser is None:
         raise SetupError(ADVICE)

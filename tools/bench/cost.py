@@ -73,7 +73,6 @@ def measure(server: Uwsgi, load: Load, seconds: float, samples: float | None, fl
 
 
 def pairs(load: Load, seconds: float, samples: float, count: int, flags: Sequence[str]) -> Iterator[tuple[Run, Run]]:
-    """Yields pairs of runs (without, with) that follow each other."""
     with uwsgi(*OPTIONS, app=APP) as server:
         measure(server, load, min(seconds, 5.0), None, flags)  # the first run of a server differs from the others
         for number in range(count):

@@ -64,7 +64,6 @@ def add_checksum(sums: Path, path: Path) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> str | None:
-    """Builds a release into dist/; returns a message about what is missing, or what differs in two builds."""
     parser = argparse.ArgumentParser(prog="python3 -m tools.release", description=__doc__)
     parser.add_argument("--only", action="append", default=[], choices=KINDS)
     parser.add_argument("--architecture", action="append", choices=sorted(MACHINES), help="of Debian packages")

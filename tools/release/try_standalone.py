@@ -48,12 +48,12 @@ def _try(program: str) -> None:
         exporter = subprocess.Popen(serve, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             print(f"--version: {_seconds([program, '--version']):.2f} s")
-            wait_until(lambda: total(port, "uwsgi_up"), what="a reading of uWSGI")
-            before = total(port, COUNTED)
+            wait_until(lambda: _read(port, "uwsgi_up"), what="a reading of uWSGI")
+            before = _read(port, COUNTED)
             for _ in range(REQUESTS):
                 get(http, "/")
-            wait_until(lambda: total(port, COUNTED) >= before + REQUESTS, what="the count of the requests")
-            wrong = [name for name in ONE if total(port, name) != 1]
+            wait_until(lambda: _read(port, COUNTED) >= before + REQUESTS, what="the count of the requests")
+            wrong = [name for name in ONE if _read(port, name) != 1]
             expect(not wrong, f"not 1: {', '.join(wrong)}")
             print(f"resident memory of serve: {_resident(exporter.pid) / 2**20:.1f} MB")
             check = _seconds([program, "check", "--seconds", "2", uwsgi.stats])
@@ -64,10 +64,13 @@ def _try(program: str) -> None:
             exporter.wait(READY_SECONDS)
 
 
-def total(port: int, name: str) -> float:
+def total(metrics: str, name: str) -> float:
+    return sum(float(value) for value in re.findall(rf"^{name}(?:{{[^}}]*}})? (\S+)$", metrics, re.MULTILINE))
+
+
+def _read(port: int, name: str) -> float:
     """The sum of a metric's samples; 0 while nothing answers."""
-    values = re.findall(rf"^{name}(?:{{[^}}]*}})? (\S+)$", get(port, "/metrics") or "", re.MULTILINE)
-    return sum(map(float, values))
+    return total(get(port, "/metrics") or "", name)
 
 
 def _seconds(command: list[str]) -> float:

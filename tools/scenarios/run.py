@@ -157,7 +157,6 @@ def _resize(number: int, chance: random.Random) -> int:
 
 
 def _vary_load(load: Load, growth: float, longer: float) -> Load:
-    """The load scaled by the server's `growth`, with requests `longer` by this factor."""
     is_long = load.io_ms > MOST_VARIED_MS
     return replace(
         load,
