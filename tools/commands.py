@@ -1,7 +1,5 @@
 """Runs commands to their end, with their output only if they fail, and shows each step and how long it took."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
@@ -27,10 +25,8 @@ class CommandError(Exception):
 
 
 def run_command(command: Sequence[str | Path], cwd: Path | None = None) -> None:
-    """Runs `command` to its end. Raises `CommandError` if it fails. If interrupted, kills all its processes.
-
-    Removes the command's temporary files, which pip and compilers leave behind when they are interrupted.
-    """
+    """Runs `command` to its end. Raises `CommandError` if it fails. If interrupted, kills all its processes, and
+    removes the temporary files that pip and compilers then leave behind."""
     words = [str(word) for word in command]
     with tempfile.TemporaryDirectory(prefix="headroom-", ignore_cleanup_errors=True) as temporary:
         process = subprocess.Popen(

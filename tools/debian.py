@@ -1,18 +1,13 @@
-"""Finds Prometheus, Alertmanager and their tools on PATH, or unpacks Debian's packages beside the project.
-
-Unpacking a package instead of installing it needs no root and starts no service. Upstream's programs work as well, if
-they are on PATH. This module uses upstream's names of the programs.
+"""Finds Prometheus, Alertmanager and their tools on PATH, or unpacks Debian's packages, which needs no root.
 
     .venv/bin/PROGRAM         a wrapper that opens the data of the packages as descriptor 9 and runs the program
     .venv/libexec/PROGRAM     the program, which reads its data through that descriptor
     .venv/share/prometheus    the data: templates, which Alertmanager needs to start, and web pages
 
-Debian's programs contain the path of their data, /usr/share/prometheus. The unpacked copies contain a path of the same
-length instead, which leads through descriptor 9. A program is put in place only after a test run, its wrapper last:
-so every wrapper in place works.
+Debian's programs contain the path of their data, /usr/share/prometheus; the unpacked copies one of the same length
+through descriptor 9. A program is put in place after a test run, its wrapper last: so every wrapper in place works.
+This module uses upstream's names of the programs.
 """
-
-from __future__ import annotations
 
 import json
 import os
@@ -70,9 +65,7 @@ def install_advice(programs: Iterable[str]) -> str:
 
 
 def ensure_programs(directory: Path, programs: Iterable[str] = tuple(PACKAGES)) -> None:
-    """Puts missing programs into `directory`. Raises `SetupError` if apt cannot download them, or if Debian's programs
-    do not work here.
-    """
+    """Puts missing programs into `directory`. Raises `SetupError` if Debian's cannot be downloaded, or do not work."""
     lacking = missing_programs(directory, programs)
     try:
         for package in dict.fromkeys(package for program in lacking for package in PACKAGES[program]):
@@ -120,8 +113,7 @@ def _unpack(package: str, programs: Iterable[str], directory: Path) -> None:
 
 
 def _wrap(program: Path, directory: Path) -> None:
-    """Writes a patched copy of the program, which reads its data through the descriptor, and its wrapper into
-    `directory`."""
+    """Writes a patched copy of the program, which reads its data through the descriptor, and its wrapper."""
     place = directory.parent / "libexec" / program.name
     for folder in (directory, place.parent):
         folder.mkdir(exist_ok=True)
@@ -161,8 +153,7 @@ def _find(program: str, path: str) -> Path | None:
 
 def prove(name: str, program: Path) -> None:
     """Starts a server, or gives a tool a file to check: a program may lack a file that it reads only at its start.
-
-    Raises `CommandError`, `ProgramError` or `OSError` if the program does not work. name: upstream's name of it."""
+    Raises `CommandError`, `ProgramError` or `OSError` if it does not work. name: upstream's name of it."""
     with tempfile.TemporaryDirectory(prefix="headroom-") as name_of_directory:
         directory = Path(name_of_directory)
         checked = directory / "checked.yml"

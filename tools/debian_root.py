@@ -4,8 +4,6 @@ A root is made once per suite and kept. The network configuration of this machin
 pip's index) goes into each copy, so it is always current.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
@@ -13,10 +11,9 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from tools import commands
 from tools.commands import CommandError, show_step
@@ -67,25 +64,15 @@ def run_check(name: str, check: Callable[[], object]) -> int:
 
 
 def expect(true: object, sentence: str) -> None:
-    """Raises `FailedError` with the sentence unless true."""
     if not true:
         raise FailedError(sentence)
-
-
-def wait_for(ready: Callable[[], object], seconds: float, what: str, why: Callable[[], str] = str) -> None:
-    """Waits until `ready`. Raises `FailedError` after these seconds, with what `why` returns then."""
-    end = time.monotonic() + seconds
-    while not ready():
-        if time.monotonic() > end:
-            raise FailedError(f"not within {seconds:g} s: {what}\n{why()}".rstrip())
-        time.sleep(0.2)
 
 
 def unavailable(os_release: str) -> str | None:
     """Why this machine cannot make a root and run programs in it, or None. `os_release` is the text of that file."""
     if os.geteuid() != 0:
         return "making a Debian root and mounting in it needs root"
-    if not {"debian", "ubuntu"} & set(_values(os_release, "ID", "ID_LIKE")):
+    if not re.search(r"^ID(_LIKE)?=.*\b(debian|ubuntu)\b", os_release, re.MULTILINE):
         return "this machine is neither Debian nor Ubuntu"
     missing = [program for program in _PROGRAMS if not shutil.which(program)]
     if missing:
@@ -98,11 +85,8 @@ def unavailable(os_release: str) -> str | None:
 
 
 def archive(targets: str, suite: str) -> tuple[str, list[str]]:
-    """The URL of the archive of `suite` and the components in use, from `apt-get indextargets`.
-
-    For a suite that this machine does not use, returns the archive of its own suite. Raises `UnavailableError` if apt
-    knows no archive.
-    """
+    """The URL of the archive of `suite`, or else that of this machine's own suite, and the components in use, from
+    `apt-get indextargets`. Raises `UnavailableError` if apt knows no archive."""
     rows = [fields for line in targets.splitlines() if len(fields := line.split("|")) == 4]
     own = [row for row in rows if row[0] in ("Debian", "Ubuntu") and "-" not in row[1]]  # no -security, -updates
     chosen = [row for row in own if row[1] == suite] or own
@@ -119,10 +103,8 @@ def cache() -> Path:
 @contextlib.contextmanager
 def copied(suite: str, directory: Path, packages: Sequence[str] = (), arch: str = "") -> Iterator[Path]:
     """Yields a copy of the root of `suite`, removed with the block; also removes copies that killed runs have left.
-    packages: what it has besides the minimum; arch: of another machine than this one.
-
-    Raises `UnavailableError` if no root can be made.
-    """
+    packages: what it has besides the minimum; arch: of another machine. Raises `UnavailableError` if none can be
+    made."""
     for left in directory.glob("copy-*"):
         if not Path("/proc", left.name.removeprefix("copy-")).exists():
             shutil.rmtree(left)
@@ -170,12 +152,9 @@ def _made(suite: str, directory: Path, packages: Sequence[str] = (), arch: str =
 
 
 def copy_source(copy: Path) -> None:
-    """Writes the files of HEAD to /srv/source of a root."""
     source = copy / "srv" / "source"
     source.mkdir(exist_ok=True)
-    archive = subprocess.run(
-        ["git", "-c", "safe.directory=*", "archive", "HEAD"], cwd=ROOT, capture_output=True, check=True
-    ).stdout
+    archive = subprocess.check_output(["git", "-c", "safe.directory=*", "archive", "HEAD"], cwd=ROOT)
     subprocess.run(["tar", "-x", "-C", str(source)], input=archive, check=True)
 
 
@@ -185,7 +164,6 @@ def targets() -> str:
 
 
 def _connect(copy: Path) -> None:
-    """Copies this machine's network configuration into a copied root."""
     pip = Path.home() / ".config/pip/pip.conf"
     sources = {Path(name): copy / name.lstrip("/") for name in (*_FILES, os.environ.get("PIP_CERT", "")) if name}
     # The package ca-certificates rewrites its file when it is installed, and includes the files of this directory.
@@ -198,11 +176,6 @@ def _connect(copy: Path) -> None:
     settings = subprocess.run(["apt-config", "dump"], capture_output=True, text=True, check=True).stdout
     lines = [line for line in settings.splitlines() if _APT_NETWORK.match(line)]
     (copy / "etc/apt/apt.conf.d/99machine").write_text("\n".join([*lines, ""]))
-
-
-def _values(os_release: str, *names: str) -> list[str]:
-    values = re.findall(rf'^(?:{"|".join(names)})="?([^"\n]*)"?$', os_release, re.MULTILINE)
-    return " ".join(values).split()
 
 
 # The machine's first process ends when its standard input ends, so with this process, however it ends. All other
@@ -219,15 +192,13 @@ _ENVIRONMENT = ("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/b
 _NETWORK = re.compile(r"(https?|no)_proxy|PIP_(INDEX_URL|EXTRA_INDEX_URL|TRUSTED_HOST|CERT)", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Machine:
+class Machine(NamedTuple):
     """A running machine. first: the process outside the machine whose child is the machine's first process."""
 
     root: Path
     first: subprocess.Popen[str]
 
     def command(self, words: Sequence[str]) -> list[str]:
-        """The command line that runs `words` in the machine, as root."""
         network = [f"{name}={value}" for name, value in os.environ.items() if _NETWORK.fullmatch(name)]
         return [
             "nsenter",
@@ -238,16 +209,12 @@ class Machine:
         ]
 
     def run(self, *words: str) -> None:
-        """Runs a command to its end. Raises `CommandError` if it fails."""
         commands.run_command(self.command(words))
 
 
 @contextlib.contextmanager
 def machine(root: Path) -> Iterator[Machine]:
-    """Runs a machine on `root` during the block, then ends all its processes and mounts.
-
-    Raises `UnavailableError` if the kernel does not allow it.
-    """
+    """Runs a machine on `root` during the block. Raises `UnavailableError` if the kernel does not allow it."""
     first = subprocess.Popen(
         ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", _FIRST, "sh", str(root)],
         stdin=subprocess.PIPE,

@@ -1,15 +1,12 @@
 """Creates the virtual environments of a checkout, and recreates those that no longer fit.
 
     .venv         the project, installed as editable, with the requested extras; and the pyuwsgi wheel
-    .venv-uwsgi   uWSGI built from source, with Flask, and gevent for the tests. Separate, because both install a
-                  program named uwsgi
+    .venv-uwsgi   uWSGI built from source, with Flask, and gevent for the tests: both install a program named uwsgi
 
-`make demo` prefers the wheel, which installs in seconds and needs no compiler; `make test` prefers the build, which is
-what most people run. Each falls back to the other. A stamp file in an environment records what is installed, so a
-second run takes a fraction of a second. This module needs only Python's standard library.
+`make demo` prefers the wheel, which installs in seconds and needs no compiler; `make test` the build, which most people
+run. Each falls back to the other. A stamp file in an environment records what is installed, so that a second run is
+fast. This module needs only Python's standard library.
 """
-
-from __future__ import annotations
 
 import configparser
 import hashlib
@@ -40,8 +37,6 @@ class SetupError(Exception):
 
 @dataclass(frozen=True)
 class Environment:
-    """A virtual environment, which may not exist yet."""
-
     path: Path
 
     def program(self, name: str) -> Path:
@@ -49,9 +44,7 @@ class Environment:
 
     def fits(self) -> bool:
         """Whether its Python runs, has this Python's version, and has pip: an upgrade of Python breaks environments.
-
-        An environment that was moved does not fit either, because its programs contain the old path.
-        """
+        One that was moved does not fit either, because its programs contain the old path."""
         place = self._stamp("place")
         if place.is_file() and place.read_text() != str(self.path):
             return False
@@ -127,7 +120,6 @@ def project(extras: str, root: Path = ROOT) -> Environment:
 
 
 def built_uwsgi(root: Path = ROOT) -> Path:
-    """uWSGI built from source. Raises `SetupError` if it cannot be built."""
     environment, of = Environment(root / ".venv-uwsgi"), PYTHON
     if not (environment.fits() and environment.holds("uwsgi", of)):
         reason = cannot_build()
@@ -143,7 +135,6 @@ def built_uwsgi(root: Path = ROOT) -> Path:
 
 
 def _add_gevent(environment: Environment, root: Path) -> None:
-    """Installs gevent beside uWSGI, for the scenarios with coroutines, which are skipped without it."""
     if environment.holds("gevent", PYTHON):
         return
     try:
@@ -162,7 +153,6 @@ def wheel_uwsgi(root: Path = ROOT) -> Path:
 
 
 def _needs_of_demo(root: Path) -> list[str]:
-    """The packages of the demo application: the extra `demo` in setup.cfg."""
     setup = configparser.RawConfigParser()
     setup.read(root / "setup.cfg")
     return setup.get("options.extras_require", "demo").split("\n")[1:]

@@ -4,8 +4,6 @@ Each example is a row of EXAMPLES, and a block of the document between marks, `<
 lines that the text is about, not the whole output. `tests/markdown/test_links.py` runs all, and compares their form.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
@@ -15,8 +13,9 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.support.exporter import exporter
 from tools.environments import ROOT
@@ -38,19 +37,17 @@ MOST_AT_ONCE = 8
 """Their servers wait more than they work."""
 
 
-@dataclass(frozen=True)
-class Example:
+class Example(NamedTuple):
     """A command, and what the document shows of its output.
 
-    shown: the command as it stands there; arguments: the same for the program, where `{stats}` is the address of the
-    server, `{page}` that of its page. server, loads: what it is run on; closed loops, whose verdict is the same on a
-    busy machine. serve: flags of an exporter, if one runs. files: their contents by name, in the working directory.
-    keep: patterns of what is shown, in the order in which it is printed.
+    shown: the command as it stands there, which is run with the server's own address, or that of its page. server,
+    loads: what it is run on; closed loops, whose verdict is the same on a busy machine. serve: flags of an exporter, if
+    one runs. files: their contents by name, in the working directory. keep: patterns of what is shown, in the order in
+    which it is printed.
     """
 
     name: str
     shown: str
-    arguments: tuple[str, ...]
     keep: tuple[str, ...]
     server: Server | None = None
     loads: tuple[Load, ...] = ()
@@ -64,14 +61,13 @@ def _of_row(name: str, clients: int | None = None) -> tuple[Server, tuple[Load, 
     return row.server, tuple(replace(load, clients=clients or load.clients) for load in row.loads)
 
 
-_CHECK = ("check", "{stats}", "--seconds", "20")
-_SHOP = "/run/uwsgi/app/shop/stats"
+_SHOP, _PAGE = "/run/uwsgi/app/shop/stats", "http://127.0.0.1:9238/servers/shop"
+"""Where the document has its server: the address, and that of its page."""
 
 EXAMPLES = (
     Example(
         "full",
         f"uwsgi-headroom check {_SHOP}",
-        _CHECK,
         (HEADLINE, r"^  headroom .*\n(?: {15}.*\n)*"),
         Server(8, 1),
         (Load(clients=8, io_ms=900),),
@@ -79,21 +75,18 @@ EXAMPLES = (
     Example(
         "slow",
         f"uwsgi-headroom check {_SHOP}",
-        _CHECK,
         (HEADLINE, r"^  time .*\n(?: {15}.*\n)*"),
         *_of_row("2x4, a backend that does not answer", clients=3),
     ),
     Example(
         "refused",
         f"uwsgi-headroom check {_SHOP}",
-        _CHECK,
         (HEADLINE, r"^  queue  .*\n(?: {15}.*\n)*"),
         *_of_row("UNIX queue of 40 overflowing"),
     ),
     Example(
         "what-if",
         f"uwsgi-headroom check {_SHOP} --what-if 4x8,8x8",
-        (*_CHECK, "--what-if", "4x8,8x8"),
         (r"^ +most  limited.*\n.*\n(?: +\d+x\d.*\n)*",),
         Server(4, 8),
         (Load(clients=16, io_ms=900),),
@@ -101,14 +94,12 @@ EXAMPLES = (
     Example(
         "hot",
         f"uwsgi-headroom check {_SHOP} --all",
-        (*_CHECK, "--all"),
         (r"^ +W .*\n(?: +\d.*\n)*",),
         *_of_row("full worker by map-socket"),
     ),
     Example(
         "review",
         "uwsgi-headroom review shop.ini",
-        ("review", "shop.ini"),
         (r"^1\. WARNING.*\n(?:   .*\n)*",),
         files=(
             ("shop.ini", "[uwsgi]\nmaster = true\nprocesses = 4\nthreads = 8\nmax-requests = 5000\nmodule = shop\n"),
@@ -116,8 +107,7 @@ EXAMPLES = (
     ),
     Example(
         "objective",
-        "uwsgi-headroom check http://127.0.0.1:9238/servers/shop",
-        ("check", "{page}"),
+        f"uwsgi-headroom check {_PAGE}",
         (r"^ *objective .*\n(?: {15}.*\n)*",),
         Server(8, 1),
         (Load(clients=4, io_ms=100),),
@@ -130,18 +120,17 @@ OBSERVED_SECONDS = 12.0
 
 
 def run_all(examples: Sequence[Example] = EXAMPLES) -> dict[str, str]:
-    """Runs the examples, a few at a time; returns what the document shows of each, by name."""
     with ThreadPoolExecutor(MOST_AT_ONCE) as pool:
         return dict(zip((each.name for each in examples), pool.map(run_example, examples), strict=True))
 
 
 def run_example(example: Example) -> str:
-    """Runs one; returns the lines to show. Raises AssertionError if a pattern is not in the output."""
     with _server(example) as (stats, page), tempfile.TemporaryDirectory(prefix="example-") as directory:
         for name, text in example.files:
             (Path(directory) / name).write_text(text)
-        arguments = [each.replace("{stats}", stats).replace("{page}", page) for each in example.arguments]
-        command = [sys.executable, "-m", "uwsgi_headroom", *arguments]
+        arguments = example.shown.replace(_SHOP, stats).replace(_PAGE, page).split()[1:]
+        seconds = ["--seconds", "20"] if _SHOP in example.shown else []
+        command = [sys.executable, "-m", "uwsgi_headroom", *arguments, *seconds]
         ran = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=120, check=False)
     # The servers of examples are in temporary directories.
     output = ran.stdout.replace(os.path.dirname(stats), os.path.dirname(_SHOP)) if stats else ran.stdout
@@ -190,14 +179,12 @@ def form(text: str) -> str:
     return re.sub(rf"(, )?N ({'|'.join(_OF_THE_MACHINE)})\b", "", text)
 
 
-def main() -> int:
-    text = DOCUMENT.read_text()
-    for name, output in run_all().items():
-        example = next(each for each in EXAMPLES if each.name == name)
-        text = replace_section(text, f"example {name}", block(example, output))
+def main() -> None:
+    text, printed = DOCUMENT.read_text(), run_all()
+    for each in EXAMPLES:
+        text = replace_section(text, f"example {each.name}", block(each, printed[each.name]))
     DOCUMENT.write_text(text)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,21 +1,25 @@
 """`python3 -m tools.generate` (`make generate`): writes every generated file that is committed.
 
-What is generated and not committed is made when it is packaged or asked for: the Helm chart's rules and dashboards
-(`tools.kubernetes_files`), the manual pages (`tools.release.backend`), the description of the API
-(`uwsgi_headroom.documents.openapi`). The words and colours of the page and the report are a JavaScript module and
-variables of CSS, which are committed because the page has no build step.
+Others are made when they are packaged or asked for: the Helm chart's rules and dashboards (`tools.kubernetes_files`),
+manual pages (`tools.release.backend`), the description of the API (`uwsgi_headroom.documents.openapi`). The words and
+colours of the page and the report are committed because the page has no build step.
 """
-
-from __future__ import annotations
 
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from tools import kubernetes_files, report_example, tables
+from msgspec.structs import replace
+
+from tests.support.synthetic import stories
+from tests.support.synthetic.plan import History, Service
+from tests.support.synthetic.server import make_review_data
+from tools import kubernetes_files, tables
 from tools.environments import ROOT
 from tools.tables import replace_section
+from uwsgi_headroom.report.command import render
+from uwsgi_headroom.report.review import build_review
 from uwsgi_headroom.words.colours import BACKENDS, PALETTE, REPORT_BAND, Colour, ink_on
 from uwsgi_headroom.words.states import (
     COLOURS,
@@ -59,7 +63,7 @@ def generated_files() -> Iterator[tuple[Path, str]]:
             yield dashboards.OUT / name, text
     yield from kubernetes_files.committed()
     yield from _documents()
-    yield report_example.FILE, report_example.make_example()
+    yield EXAMPLE, make_example()
     yield from _words()
 
 
@@ -76,10 +80,7 @@ def _documents() -> Iterator[tuple[Path, str]]:
 def _words() -> Iterator[tuple[Path, str]]:
     """The files in which the page and the report have the words and colours of `uwsgi_headroom.words`."""
     yield _WEB / "words.js", page_module()
-    for path, variables in (
-        (_WEB / "page.css", page_variables()),
-        (_REPORT / "report.css", report_variables()),
-    ):
+    for path, variables in ((_WEB / "page.css", page_variables()), (_REPORT / "report.css", report_variables())):
         yield path, replace_section(path.read_text(), "colours", variables, ("/*", "*/"))
 
 
@@ -114,19 +115,12 @@ def page_module() -> str:
             {code: f"{state.name} {state.sign}".rstrip() for code, state in WORKERS.items()},
         ),
         ("The colour of each kind of event.", "TONES", {code: event.tone for code, event in EVENTS.items()}),
-        ("How many colours named backends have.", "NAMED_COLOURS", {}),
     )
-    lines = [
-        "// The words for limits, severities, states and events. `make generate` writes them from `words/states.py`."
-    ]
+    text = "// The words for limits, severities, states and events. `make generate` writes them from `words/states.py`."
     for comment, name, table in tables:
-        lines += ["", f"/** {comment} */"]
-        if not table:
-            lines.append(f"export const {name} = {len(BACKENDS)};")
-            continue
-        entries = [f"  {code}: {json.dumps(value, ensure_ascii=False)}," for code, value in table.items()]
-        lines += [f"export const {name} = {{", *entries, "};"]
-    return "\n".join(lines) + "\n"
+        entries = [f"  {code}: {json.dumps(value, ensure_ascii=False)},\n" for code, value in table.items()]
+        text += f"\n\n/** {comment} */\nexport const {name} = {{\n{''.join(entries)}}};"
+    return f"{text}\n\n/** How many colours named backends have. */\nexport const NAMED_COLOURS = {len(BACKENDS)};\n"
 
 
 def page_variables() -> str:
@@ -168,6 +162,21 @@ def _lines(colours: Mapping[str, str], indent: str) -> str:
         else:
             lines.append(indent + declaration)
     return "".join(f"{line}\n" for line in lines)
+
+
+EXAMPLE = ROOT / "docs" / "examples" / "capacity-review.md"
+
+CHECKOUT = Service(name="checkout", servers=2, peak=45.0, contention=False, wait=0.19, growth=0.16, weekdays=(1.0,) * 7)
+"""A service that grows steadily and has its threads as the first limit."""
+
+_LABEL = "SYNTHETIC EXAMPLE: these services do not exist, and their figures were made up by a program."
+
+
+def make_example() -> str:
+    """The capacity review of a quarter of a year of that service, which says that it is made up."""
+    quarter = stories.quarter()
+    data = make_review_data(History(services=(CHECKOUT,), days=quarter.days, until=quarter.until, zone=quarter.zone))
+    return render(build_review(replace(data, source="tools/generate.py, seed 1", problems=(_LABEL,))), "md").decode()
 
 
 def main() -> str | None:

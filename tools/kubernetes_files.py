@@ -1,11 +1,9 @@
 """Makes the parts of the Helm chart and of the kustomize base that come from elsewhere: rules, dashboards, version.
 
-The chart reads the rules and dashboards where they are, through two links in its folder `files`; a packaged chart has
-copies (`tools.release.distributions`). kustomize reads the dashboards through a kustomization beside them. It cannot
-make a PrometheusRule of a rule file, so `make kubernetes-rules` writes those, for the base to include.
+The chart reads rules and dashboards through two links in its folder `files`; a packaged chart has copies
+(`tools.release.distributions`). kustomize reads the dashboards through a kustomization beside them. It cannot make a
+PrometheusRule of a rule file, so `make kubernetes-rules` writes those.
 """
-
-from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Iterator

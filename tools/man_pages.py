@@ -1,7 +1,5 @@
 """Writes manual pages from the command-line parsers into deploy/man: one for the program, one for each command."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Iterator, Mapping

@@ -1,12 +1,10 @@
 """Measures what the tests notice: changes one small thing in the source at a time, and runs the tests that call it.
 
 A fixed seed draws the changes (mutants): a module by its number of lines, then a kind of change, then a place. A mutant
-is written into a temporary copy of `exporter/`, never into the checkout. A run of all
-tests notes which call its function: it is tried with those, the most special first. Only a test that passes without it
-kills it, which is tried each time. Whether a survivor changes any behaviour is for a person to say.
+is written into a temporary copy of `exporter/`. A run of all tests notes which call its function: it is tried with
+those, the most special first. Only a test that passes without it kills it, which is tried each time. Whether a survivor
+changes any behaviour is for a person to say.
 """
-
-from __future__ import annotations
 
 import argparse
 import ast

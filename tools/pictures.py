@@ -8,8 +8,6 @@
 that needs no login; a picture includes the variables, and ends at the end of a panel or a row.
 """
 
-from __future__ import annotations
-
 import sys
 from urllib.parse import urlencode, urlsplit
 

@@ -1,16 +1,14 @@
 """Installs what `make lint`, `make bench`, `make lab` and `make test` need.
 
 `.venv-lab` has the WSGI servers that the lab compares, and the demo's Fibonacci module compiled by Cython. What cannot
-be installed is left out. The reason is kept in the environment, and the lab reports it.
+be installed is left out, and the lab reports the reason.
 """
-
-from __future__ import annotations
 
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from tools import commands, debian, environments
 from tools.commands import CommandError, note, show_step
@@ -20,8 +18,7 @@ COMPILED = "compiled_fibonacci"
 """The module that Cython makes of app/fibonacci.py."""
 
 
-@dataclass(frozen=True)
-class Package:
+class Package(NamedTuple):
     """A package of the environment. programs: without them it cannot be installed. advice: where they come from."""
 
     name: str
@@ -65,7 +62,6 @@ def lab_environment(root: Path = ROOT) -> Environment:
 
 
 def prepare_lab(root: Path = ROOT) -> None:
-    """Installs what is missing and can be installed; prints and keeps the reason for the rest."""
     environment = lab_environment(root)
     environment.ensure()
     for package in PACKAGES:
@@ -76,7 +72,6 @@ def prepare_lab(root: Path = ROOT) -> None:
 
 
 def why_missing(environment: Environment, name: str) -> str | None:
-    """The reason why a package, or `COMPILED`, is not in the environment; None if it is there."""
     if environment.holds(name, PYTHON) or (name == COMPILED and compiled_module(environment)):
         return None
     reason = _reason_file(environment, name)
@@ -84,16 +79,12 @@ def why_missing(environment: Environment, name: str) -> str | None:
 
 
 def compiled_module(environment: Environment) -> Path | None:
-    return next(iter(_compiled_directory(environment).glob(f"{COMPILED}.*.so")), None)
+    return next(environment.path.glob(f"compiled/{COMPILED}.*.so"), None)
 
 
 def versions(environment: Environment) -> dict[str, str]:
-    listing = subprocess.run(
-        [environment.program("python"), "-m", "pip", "list", "--format=freeze"],
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout
+    command = [str(environment.program("python")), "-m", "pip", "list", "--format=freeze"]
+    listing = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     installed = dict(line.lower().split("==", 1) for line in listing.splitlines() if "==" in line)
     return {package.name: installed[package.name] for package in PACKAGES if package.name in installed}
 
@@ -113,7 +104,7 @@ def _install(environment: Environment, package: Package, root: Path) -> str | No
 
 def _compile(environment: Environment, root: Path) -> str | None:
     """Compiles app/fibonacci.py, unless the compiled module has the same source. Returns the reason if it fails."""
-    source, directory = root / "app" / "fibonacci.py", _compiled_directory(environment)
+    source, directory = root / "app" / "fibonacci.py", environment.path / "compiled"
     copy = directory / f"{COMPILED}.py"
     if compiled_module(environment) and copy.is_file() and copy.read_bytes() == source.read_bytes():
         return None
@@ -126,10 +117,6 @@ def _compile(environment: Environment, root: Path) -> str | None:
     except (CommandError, OSError) as error:
         return f"Cython cannot compile it: {error.last_line if isinstance(error, CommandError) else error}"
     return None
-
-
-def _compiled_directory(environment: Environment) -> Path:
-    return environment.path / "compiled"
 
 
 def _reason_file(environment: Environment, name: str) -> Path:
@@ -149,10 +136,7 @@ EXTRAS = "dashboards,demo,lint,test"
 
 def main(argv: list[str]) -> str | None:
     """Prepares for `lint` (project and tools), `bench` (also uWSGI), `lab` (also the servers that it compares), `test`
-    (all but those), or `chosen-tests` (also without the browser, which the tests of the page look for themselves).
-
-    Returns a message about what is missing.
-    """
+    (all but those), or `chosen-tests` (also without the browser). Returns a message about what is missing."""
     try:
         project = environments.project(EXTRAS)
         if argv != ["lint"]:
@@ -180,7 +164,6 @@ ADVICE = (
 
 
 def find_browser() -> str:
-    """The path of the browser. Raises `SetupError`, which says what to install, if none is on PATH."""
     browser = next((path for name in NAMES if (path := shutil.which(name))), None)
     if browser is None:
         raise SetupError(ADVICE)

@@ -7,8 +7,6 @@ time does not fail the run, unless it is one of which no failure is chance (ONE_
 already, or more than MOST failed. A person adds it to that list, and fixes its cause. Needs only the standard library.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -28,7 +26,7 @@ FLAKY = ROOT / "tests" / "flaky.txt"
 MOST = 3
 
 ONE_TRY = re.compile(
-    r"^tests/(hostile|web)/|never_hurts|^tests/kernel/(namespaces/|test_(proof|identity|hostile_documents)\.py)"
+    r"^tests/(hostile|web)/|never_hurts|^tests/kernel/(namespaces/|test_(proof|hostile_documents)\.py)"
     r"|_pro(ve|of)|cancel|interrupt|^tests/top/test_loop\.py"
 )
 """Tests of which no failure is chance: hostile input, the web server, harm to uWSGI, proof of PIDs, cancellation."""
@@ -86,7 +84,6 @@ def refuse(results: Mapping[str, Any], listed: Mapping[str, str]) -> list[str]:
 
 
 def run_again(tests: Sequence[str]) -> tuple[set[str], str]:
-    """Runs tests one after the other. Returns those that passed, and what pytest printed."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder, "results")
         path = f"{PYTHON.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"

@@ -1,10 +1,7 @@
 """Makes the tables of documents: from data, such as alerts, metrics and settings, and from the exporter's source.
 
-Each function yields the lines of one section as Markdown, which stands between marks. `tools.generate` says in which
-document.
+Each function yields the lines of one section as Markdown. `tools.generate` says in which document.
 """
-
-from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -150,7 +147,6 @@ def log_messages() -> Iterator[str]:
 
 
 def event_causes() -> Iterator[str]:
-    """The likely causes of a worker's end, in the order in which they are tried."""
     texts = read_texts("causes")
     causes = sorted(CAUSES, key=list(texts).index)
     yield from table(("cause", "evidence"), [(f"`{cause}`", texts[cause]) for cause in causes])
@@ -161,7 +157,6 @@ def scenes() -> Iterator[str]:
 
 
 def settings() -> Iterator[str]:
-    """The flags of the exporter and their variables, from the rows of the settings."""
     rows = []
     for setting in FLAGS:
         form = setting.form
@@ -199,7 +194,6 @@ def rules() -> Iterator[str]:
 
 
 def list_rows() -> list[Kind]:
-    """The rows of all modules of rules, by code, the most severe first."""
     modules = [each for each in vars(findings).values() if isinstance(each, ModuleType)]
     rows = dict.fromkeys(row for module in modules for row in vars(module).values() if isinstance(row, Kind))
     return sorted(rows, key=lambda row: (row.code, SEVERITIES.index(row.severities[0]), row.title))
@@ -226,7 +220,6 @@ def _show_fact(match: re.Match[str]) -> str:
 
 
 def findings_page() -> Iterator[str]:
-    """The page below its introduction."""
     for code, group in groupby(list_rows(), key=lambda row: row.code):
         found = [(row, severity) for row in group for severity in row.severities]
         titles: dict[str, dict[str, None]] = {}
@@ -250,8 +243,8 @@ COMMENT = ("<!--", "-->")
 
 
 def replace_section(text: str, name: str, section: str, comment: tuple[str, str] = COMMENT) -> str:
-    """The text with a new section between the marks `<!-- NAME -->` and `<!-- /NAME -->`. Raises ValueError if
-    the text has no such marks."""
+    """The text with a new section between its marks, `<!-- NAME -->` and `<!-- /NAME -->`. Raises ValueError without
+    them."""
     before, _, after = _split(text, name, comment)
     return f"{before}{section}{after}"
 

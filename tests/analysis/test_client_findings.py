@@ -1,14 +1,66 @@
-"""Clients that leave are distinguished from exceptions of the application, of which uWSGI counts one for each."""
+"""Findings about clients: what keeps them out, that they leave, and what uWSGI's log says of their requests."""
 
 import re
 import subprocess
 
+import pytest
 from msgspec.structs import replace
 
-from tests.analysis.judging import change_workers, describe, idle, judge
-from uwsgi_headroom.analysis.findings import Finding, clients
+from tests.analysis.judging import AT, change_workers, describe, figures_of, idle, judge
+from tests.support.windows import window, worker
+from uwsgi_headroom.analysis.findings import Finding, clients, collect_findings, correct_headroom, way_in
+from uwsgi_headroom.analysis.verdict import say_verdict, worst_status
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.record import LogMessage, LogRecord
+from uwsgi_headroom.surroundings import Refusal, Way, WaysIn, WebError
+from uwsgi_headroom.uwsgi_log.messages import MESSAGES
+
+PATH = "/run/app.sock"
+GONE = Way(PATH, PATH, "gone")
+CLEAR = Way(PATH, PATH, "clear", refusal=Refusal("nginx", "www-data", "www-data"))
+REPLACED = Way(PATH, PATH, "replaced", AT - 5.0)
+REFUSED = CLEAR._replace(refusal=Refusal("nginx", "www-data", "www-data", PATH, "600", "root:root"))
+
+
+def judged(ways: WaysIn, requests: int = 0) -> tuple[list[Finding], str]:
+    of = window(20, worker(1, requests, each=0.01), worker(2, 0, each=0.0))
+    figures = correct_headroom(figures_of(of, describe(ways_in=ways, time=AT)))
+    found = collect_findings(figures)
+    return found, say_verdict(figures, found)
+
+
+def test_the_verdict_names_what_keeps_clients_out():
+    """Also where it is a note, and where only the log of a web server says so."""
+    error = WebError(PATH, PATH, "nginx", "refused", "Connection refused", "/e", 3)
+    for ways in (WaysIn((GONE,)), WaysIn((REPLACED,)), WaysIn((REFUSED,)), WaysIn((CLEAR,), errors=(error,))):
+        found, verdict = judged(ways)
+        assert found[0].title.rstrip(".")[1:] in verdict
+
+
+@pytest.mark.parametrize(
+    ("ways", "is_clear"),
+    [
+        (WaysIn((CLEAR,)), True),
+        (WaysIn((CLEAR, CLEAR._replace(refusal=None))), True),
+        (WaysIn((CLEAR._replace(refusal=None),)), False),
+        (WaysIn((CLEAR, Way("b", "/b", "unknown"))), False),
+        (WaysIn(), False),
+    ],
+)
+def test_the_way_in_is_clear(ways, is_clear):
+    """Only where it was looked at, the verdict of a server without requests says so."""
+    _, verdict = judged(ways)
+    assert verdict.startswith("No requests yet; the way in is clear") == is_clear
+    _, verdict = judged(ways, requests=100)
+    assert "way in" not in verdict
+
+
+@pytest.mark.parametrize(("quiet", "is_said"), [((240.0, 12.0), True), ((240.0, 0.2), False)])
+def test_requests_that_come_no_more(quiet, is_said):
+    """It is a note, if so many would have come that chance does not explain it."""
+    figures = figures_of(window(20, worker(1, 0, each=0.0)), describe(ways_in=WaysIn((CLEAR,))))
+    found = [each for each in collect_findings(replace(figures, quiet=quiet)) if each.kind is way_in.STOPPED]
+    assert [each.severity for each in found] == ["info"] * is_said
 
 
 def left(write_errors: int | None, read_errors: int | None = 0, exceptions: int = 0) -> Window:
@@ -41,3 +93,14 @@ def test_the_command_for_the_lines_of_errors(tmp_path):
     assert [line.split()[4] for line in ran.stdout.splitlines()] == ["/b", "/routed"]
     for path in ("", "journal:shop.service"):
         assert "grep" not in answered(1400, 1400, path=path)["server_errors"].change
+
+
+@pytest.mark.parametrize("message", [each for each in MESSAGES if each.role != "event"], ids=lambda each: each.code)
+def test_a_line_alone_is_never_critical(message):
+    """No number of lines with which nothing agrees is more than a warning."""
+    lines = LogMessage(10_000, 0, (1,), (11,), 7, "KeyError at shop/views.py:12")
+    found = judge(idle(), describe(log=LogRecord(messages={message.code: lines}))).values()
+    assert worst_status(list(found)) != "critical"
+    said = "".join(each.title + each.evidence + each.meaning + each.change for each in found)
+    assert "{" not in said
+    assert "shop/views.py" not in said

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.analysis.judging import AT, change_workers, describe, judge
-from tests.analysis.test_wait_findings import of_16_threads, the_server
+from tests.analysis.test_waits import of_16_threads, the_server
 from tests.support.simulated_server import EPOCH, Server
 from tests.support.windows import the_example, window
 from uwsgi_headroom.analysis.findings import Finding

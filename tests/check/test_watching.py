@@ -8,9 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from tests.support.captured_documents import document
-from tests.support.clock import MovableClock
 from tests.support.real_uwsgi import accepts, bare, free_port, wait_for_workers, wait_until
-from tests.support.simulated_server import Server
+from tests.support.simulated_server import MovableClock, Server
 from uwsgi_headroom.check.command import judge, share_samples
 from uwsgi_headroom.check.reports import render_lines
 from uwsgi_headroom.clock import Clock

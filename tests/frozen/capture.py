@@ -44,7 +44,7 @@ def capture_scenarios(folder: Path, names: list[str]) -> None:
     run.check = check
     known = set() if names else {frozen["name"] for frozen in read_lines(WINDOWS)}
     rows = [each.row for each in plan(find_rows(names), 1) if each.row.name not in known]
-    run.run_rows(rows, lambda result: print(line(result), flush=True), BESIDE)
+    run.run_all(rows, run.run_row, lambda result: print(line(result), flush=True), BESIDE)
 
 
 def capture_hostile(folder: Path) -> None:

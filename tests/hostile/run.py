@@ -13,10 +13,9 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from tests.support.bad_servers import counted_server
-from tests.support.exporter import configured_exporter
+from tests.support.exporter import configured_exporter, peak_resident_bytes
 from tests.support.hostile.cases import CASES
 from tests.support.hostile.process import hostile_servers
-from tests.support.kernel_counts import peak_resident_bytes
 from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom.errors import REASONS
 

@@ -11,8 +11,7 @@ import time
 import pytest
 
 from tests.support.bad_servers import counted_server
-from tests.support.exporter import exporter
-from tests.support.kernel_counts import peak_resident_bytes
+from tests.support.exporter import exporter, peak_resident_bytes
 from tests.support.real_uwsgi import wait_until
 from tools.environments import ROOT
 

@@ -13,9 +13,8 @@ import pytest
 
 from tests.hostile.run import GOOD, failures, is_up, run_beside_all, was_read, was_up
 from tests.support.bad_servers import counted_server
-from tests.support.exporter import exporter
+from tests.support.exporter import exporter, peak_resident_bytes
 from tests.support.hostile.cases import CASES
-from tests.support.kernel_counts import peak_resident_bytes
 from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom.stats.bounds import MOST
 from uwsgi_headroom.watch.pace import LONGEST_INTERVAL

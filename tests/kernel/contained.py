@@ -1,8 +1,9 @@
-"""Runs processes in namespaces of their own, as container engines do, and finds their pids on both sides."""
+"""Runs processes in namespaces of their own, as container engines do, finds their pids on both sides, and listens."""
 
 import contextlib
 import json
 import os
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -100,3 +101,16 @@ def namespaces_of_threads(kind: str = "net") -> set[str]:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             found.add(read_namespace(kind, f"self/task/{thread}"))
     return found
+
+
+def listening(address: str | bytes | tuple[str, int], limit: int = 9, *, shared: bool = False) -> socket.socket:
+    """Listens at a path, an abstract name, or a host and port. limit: of its queue; shared: with SO_REUSEPORT."""
+    family = socket.AF_UNIX
+    if isinstance(address, tuple):
+        family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    server = socket.socket(family)
+    if shared:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    server.bind(address)
+    server.listen(limit)
+    return server

@@ -11,9 +11,9 @@ from contextlib import suppress
 
 import pytest
 
-from tests.support.clock import MovableClock
 from tests.support.other_namespaces import in_child
 from tests.support.real_uwsgi import wait_until
+from tests.support.simulated_server import MovableClock
 from uwsgi_headroom.kernel import aside, procfs
 from uwsgi_headroom.kernel.aside import Aside, NotYetError, PausedError, Questions
 

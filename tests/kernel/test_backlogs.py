@@ -15,9 +15,8 @@ from threading import Thread
 import msgspec
 import pytest
 
-from tests.kernel.listeners import listening
+from tests.kernel.contained import listening
 from tests.kernel.trees import TREES, write_files
-from tests.support.clock import MovableClock
 from tests.support.other_namespaces import (
     IPV6,
     as_nobody,
@@ -28,6 +27,7 @@ from tests.support.other_namespaces import (
     python_in,
 )
 from tests.support.real_uwsgi import Uwsgi, accepting, free_port, uwsgi_binary, wait_until, wrapped
+from tests.support.simulated_server import MovableClock
 from uwsgi_headroom.kernel import backlogs, sock_diag
 from uwsgi_headroom.kernel.backlogs import AcceptQueues, Backlogs, ListenOverflows, find_rivals, read_listen_overflows
 from uwsgi_headroom.kernel.sock_diag import Listener

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.kernel.trees import TREES, write_files
-from tests.support.clock import MovableClock
 from tests.support.other_namespaces import as_root, in_child
+from tests.support.simulated_server import MovableClock
 from uwsgi_headroom.kernel.cgroups import LONGEST_SECONDS, Cgroups, Mounts, find_cgroups, read_task_limit
 from uwsgi_headroom.surroundings import Tasks
 

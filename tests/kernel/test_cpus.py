@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests.kernel.contained import cgroup, started
 from tests.kernel.trees import TICKS, TREES, KernelTree, write_files
-from tests.support.clock import MovableClock
 from tests.support.other_namespaces import as_root
+from tests.support.simulated_server import MovableClock
 from uwsgi_headroom.kernel import cpus as module
 from uwsgi_headroom.kernel.cpus import CpuTimes, GroupQuota, MachineCpu, ServerCpu, UsableCpus, read_usable_cpus
 from uwsgi_headroom.record import Quota

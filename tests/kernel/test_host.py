@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from tests.support.clock import MovableClock
+from tests.support.simulated_server import MovableClock
 from uwsgi_headroom import stats
 from uwsgi_headroom.kernel.cpus import READ_SECONDS, CpuTimes, MachineCpu
 from uwsgi_headroom.kernel.facts import HostFacts

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from tests.kernel.contained import cgroup
 from tests.kernel.trees import write_files
-from tests.support.clock import MovableClock
 from tests.support.other_namespaces import as_nobody, as_root
 from tests.support.real_uwsgi import Uwsgi, uwsgi, wait_until
+from tests.support.simulated_server import MovableClock
 from uwsgi_headroom import stats
 from uwsgi_headroom.kernel import memory as module
 from uwsgi_headroom.kernel.facts import Memories

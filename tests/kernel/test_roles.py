@@ -14,10 +14,9 @@ import pytest
 from msgspec.structs import replace
 
 from tests.kernel.contained import snapshot_of, started
-from tests.support.clock import MovableClock
 from tests.support.other_namespaces import as_nobody, as_root
 from tests.support.real_uwsgi import Uwsgi, free_port, uwsgi, wait_until
-from tests.support.simulated_server import Server
+from tests.support.simulated_server import MovableClock, Server
 from uwsgi_headroom.kernel import procfs, roles
 from uwsgi_headroom.kernel.aside import Direct, NotYetError, PausedError
 from uwsgi_headroom.kernel.processes import list_children

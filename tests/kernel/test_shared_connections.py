@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.kernel.contained import started
-from tests.support.clock import MovableClock
+from tests.support.simulated_server import MovableClock
 from uwsgi_headroom.kernel import shared_connections
 from uwsgi_headroom.kernel.shared_connections import LOOK_SECONDS, SharedConnections
 from uwsgi_headroom.kernel.waits import descriptors

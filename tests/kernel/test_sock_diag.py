@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernel.listeners import listening
+from tests.kernel.contained import listening
 from tests.support.other_namespaces import forbid_netlink, in_child, knows_socket_call, over_ipv6
 from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom.kernel import sock_diag

@@ -6,7 +6,8 @@
   cgroup_namespaces(7).
 * `netstat`: captured from Linux 6.18 after a TCP listen queue had overflowed.
 
-`KernelTree` is a `/proc/stat` and a cgroup with a quota, of which a test sets how much CPU is used.
+`KernelTree` is a `/proc/stat` and a cgroup with a quota, of which a test sets how much CPU is used. `make_tree`
+makes a `/proc` of one process with a root directory of its own, to read options from.
 """
 
 import json
@@ -16,6 +17,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from uwsgi_headroom.kernel.cpus import GroupQuota
+from uwsgi_headroom.kernel.options import read_options
+from uwsgi_headroom.record import Options
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="headroom-trees-")
 
@@ -71,3 +74,27 @@ class KernelTree:
             if cpu not in self.offline
         ]
         (self.root / "proc/stat").write_text("\n".join([*lines, "intr 1 2 3", ""]))
+
+
+PID = 7
+CWD = "/srv"
+
+
+def make_tree(where: Path, *words: str, files: Mapping[str, str] | None = None) -> Path:
+    """A `/proc` in which process PID has these words as its command line. files: by absolute path in its root."""
+    proc, root = where / "proc", where / "root"
+    (proc / str(PID)).mkdir(parents=True)
+    (proc / str(PID) / "cmdline").write_bytes(b"".join(word.encode() + b"\0" for word in words))
+    (proc / str(PID) / "cwd").symlink_to(CWD)
+    (proc / str(PID) / "root").symlink_to(root)
+    (root / CWD[1:]).mkdir(parents=True)
+    write_files(root, {name[1:]: text for name, text in (files or {}).items()})
+    return proc
+
+
+def options_of(where: Path, *words: str, files: Mapping[str, str] | None = None) -> Options:
+    return read_options(PID, proc=make_tree(where, "/usr/bin/uwsgi", *words, files=files))
+
+
+def set_in(options: Options) -> dict[str, object]:
+    return {name: getattr(options, name) for name in options.source}

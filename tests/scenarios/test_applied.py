@@ -2,7 +2,8 @@
 
 import pytest
 
-from tools.scenarios.apply import BESIDE, ROWS, run_rows, set_options
+from tools.scenarios.apply import BESIDE, ROWS, follow, set_options
+from tools.scenarios.run import run_all
 from tools.scenarios.scenario import Server
 
 QUICK = [row for row in ROWS if row.quick]
@@ -11,7 +12,7 @@ QUICK = [row for row in ROWS if row.quick]
 @pytest.fixture(scope="module")
 def results():
     """The results of the quick rows, run in parallel."""
-    return {result.row.scenario.name: result for result in run_rows(QUICK, lambda _: None, BESIDE)}
+    return {result.row.scenario.name: result for result in run_all(QUICK, follow, lambda _: None, BESIDE)}
 
 
 @pytest.mark.integration

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.other_namespaces import as_root
 from tools.scenarios.rows import ROWS
-from tools.scenarios.run import run_rows
+from tools.scenarios.run import run_all, run_row
 from tools.scenarios.scenario import OUTCOMES
 
 QUICK = [row for row in ROWS if row.quick]
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.integration
 def results():
     """The results of all quick scenarios, run in parallel: one after the other they would take minutes."""
     rows = [replace(row, seconds=min(row.seconds, SECONDS)) for row in QUICK]
-    return {result.row.name: result for result in run_rows(rows, lambda _: None, BESIDE)}
+    return {result.row.name: result for result in run_all(rows, run_row, lambda _: None, BESIDE)}
 
 
 @pytest.mark.parametrize("name", [pytest.param(row.name, marks=[as_root] if row.as_nobody else []) for row in QUICK])

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.support.clock import MovableClock
+from tests.support.simulated_server import MovableClock
 from uwsgi_headroom.errors import SourceError
 from uwsgi_headroom.source import Room, Share, Unix, read_document
 from uwsgi_headroom.source.stream import FREE_BYTES, MOST_BYTES, UNKNOWN_COST, NoRoomError

@@ -11,7 +11,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from tests.support import real_uwsgi
-from tools.bench.accuracy.generator import APP, Load, generator
+from tools.bench.accuracy.generator import Load, generator
+from tools.scenarios.scenario import APP
 
 
 class Mortal:

@@ -1,9 +1,10 @@
-"""The exporter as its users run it: a process, its flags, its log, its HTTP."""
+"""The exporter as its users run it: a process, its flags, its log, its HTTP, and what the kernel counts of it."""
 
 import contextlib
 import http.client
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -154,3 +155,17 @@ def run(*arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[st
 def clean_environment() -> dict[str, str]:
     """The environment, without settings of the user who runs the tests."""
     return {name: value for name, value in os.environ.items() if not name.startswith("UWSGI_HEADROOM_")}
+
+
+def peak_resident_bytes(pid: int) -> int:
+    """The high-water mark of a process's resident memory in bytes (proc_pid_status(5))."""
+    return 1024 * int(re.findall(r"VmHWM:\s*(\d+) kB", Path(f"/proc/{pid}/status").read_text())[0])
+
+
+def run_queue_seconds(pid: int) -> float:
+    """Seconds since its start for which a process's main thread was ready to run while others had the CPUs (the
+    kernel's sched-stats.rst); 0 if the kernel does not count them."""
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+    except FileNotFoundError:
+        return 0.0

@@ -11,6 +11,7 @@ from itertools import count
 from msgspec import Struct
 from msgspec.structs import replace
 
+from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.kernel.cpus import CpuTimes, UsableCpus
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.processes import WorkerProcess
@@ -244,3 +245,15 @@ def _process(slot: Slot) -> WorkerProcess:
     half = None if slot.cpu is None else slot.cpu / 2
     process = WorkerProcess(slot.pid, half, half, slot.resident, 0, 0, 10, slot.affinity, 0, slot.started)
     return replace(process, is_stopped=slot.stopped, low_bytes=slot.low)
+
+
+class MovableClock:
+    """A clock to set: pass `clock` to a reader or a fleet, and advance it with `move`."""
+
+    def __init__(self) -> None:
+        self._now = 1000.0
+        self.clock = Clock(monotonic=lambda: self._now, epoch=lambda: 1.8e9 + self._now)
+
+    def move(self, seconds: float) -> None:
+        """Advances the clock."""
+        self._now += seconds

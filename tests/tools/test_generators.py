@@ -14,8 +14,8 @@ import pytest
 from tests.support import real_uwsgi
 from tools import commands
 from tools.environments import ROOT
+from tools.generate import EXAMPLE
 from tools.man_pages import EXAMPLES, pages
-from tools.report_example import FILE
 from tools.tables import findings_page, list_rows, show
 from uwsgi_headroom.analysis.findings import RUNBOOKS
 from uwsgi_headroom.arguments.commands import make_command_line
@@ -34,7 +34,7 @@ def test_generated_texts_are_complete():
     assert all(f"### {row.code}\n" in page for row in list_rows())
     template = "{n:Worker} {n:is|are} [info? slow][critical? down][why? , because of {why}]."
     assert show(template, "critical") == "Workers … are down[, because of …]."
-    text = FILE.read_text()
+    text = EXAMPLE.read_text()
     assert len(text) < 30_000
     assert "> SYNTHETIC EXAMPLE: these services do not exist" in text
     assert re.search(r"\*\*checkout needs a plan\.\*\*", text)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from tests.support import bad_servers
 from tests.support.captured_documents import document
-from tests.support.clock import MovableClock
+from tests.support.simulated_server import MovableClock
 from tests.watch.sampling import sampling, until
 from uwsgi_headroom.config.servers import make_server, parse_server_argument
 from uwsgi_headroom.errors import ReadError

@@ -6,8 +6,8 @@ import os
 import pytest
 
 from tests.support.captured_documents import path
-from tests.support.clock import MovableClock
 from tests.support.other_namespaces import as_root, python_in
+from tests.support.simulated_server import MovableClock
 from tools.environments import ROOT
 from uwsgi_headroom.discover.find import NO_TIME, NOT_ALLOWED, FoundMaster
 from uwsgi_headroom.source import ProcessOfApp, Unix

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.support.clock import MovableClock
+from tests.support.simulated_server import MovableClock
 from tests.watch.test_log_reader import KNOWN, Watched, reader_of, turns
 from uwsgi_headroom.kernel.aside import LOGS
 from uwsgi_headroom.uwsgi_log.log import UwsgiLog

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from tests.support import bad_servers, real_uwsgi, stored_days
 from tests.support.captured_documents import document
-from tests.support.clock import MovableClock
+from tests.support.simulated_server import MovableClock
 from tests.support.simulated_server import emperor as simulated_emperor
 from tests.watch.sampling import sampling, until
 from tests.watch.test_fleet import listening

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.analysis.judging import AT
-from tests.analysis.test_diagnosis import full
+from tests.analysis.test_findings import full
 from tests.support import bad_servers
 from tests.support.captured_documents import document
 from tests.support.scripted_watch import ScriptedWatch

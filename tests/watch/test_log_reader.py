@@ -8,8 +8,8 @@ from typing import cast
 
 import pytest
 
-from tests.support.clock import MovableClock
 from tests.support.real_uwsgi import wait_until
+from tests.support.simulated_server import MovableClock
 from uwsgi_headroom.uwsgi_log.log import LogBatch, UwsgiLog
 from uwsgi_headroom.uwsgi_log.scan import BLOCK_BYTES
 from uwsgi_headroom.watch import log_reader

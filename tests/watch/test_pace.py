@@ -9,8 +9,7 @@ from statistics import mean
 import pytest
 
 from tests.support.captured_documents import document
-from tests.support.clock import MovableClock
-from tests.support.simulated_server import Server
+from tests.support.simulated_server import MovableClock, Server
 from uwsgi_headroom.errors import BlindError, ReadError
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.host import Host

@@ -20,8 +20,8 @@ from msgspec import Struct, field
 
 from tests.support import bad_servers
 from tests.support.captured_documents import NAMES, document
-from tests.support.clock import MovableClock
 from tests.support.real_uwsgi import wait_until
+from tests.support.simulated_server import MovableClock
 from uwsgi_headroom import stats
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.errors import ReadError, SourceError, StatsError

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.clock import MovableClock
+from tests.support.simulated_server import MovableClock
 from tests.watch.sampling import until
 from uwsgi_headroom.watch import turns as module
 from uwsgi_headroom.watch.turns import GivenUpError, ThreadTurns, Turns, run_in_thread

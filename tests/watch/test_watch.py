@@ -4,9 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from tests.support.captured_documents import path
-from tests.support.clock import MovableClock
 from tests.support.scripted_watch import ScriptedWatch
-from tests.support.simulated_server import EPOCH, Server, emperor, router
+from tests.support.simulated_server import EPOCH, MovableClock, Server, emperor, router
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.errors import ReadError, Reason
 from uwsgi_headroom.reading import Reading

@@ -1,7 +1,4 @@
-"""The page in a browser for the tests of its modules, and an event loop for tests that are coroutines."""
-
-import asyncio
-import inspect
+"""The page in a browser for the tests of its modules."""
 
 import pytest
 
@@ -31,13 +28,3 @@ def page(chromium):
         shown.open("/")
         shown.until("JSON.parse(heard)?.window")  # figures, which need two readings
         yield shown
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Runs a test that is a coroutine in an event loop of its own."""
-    test = pyfuncitem.function
-    if not inspect.iscoroutinefunction(test):
-        return None
-    asyncio.run(test(**{name: pyfuncitem.funcargs[name] for name in inspect.signature(test).parameters}))
-    return True

@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from tests.documents.test_openapi import validate
 from tests.support.captured_documents import document, path
-from tests.support.clock import MovableClock
+from tests.support.simulated_server import MovableClock
 from tests.support.web_server import get, serving
 from tests.web.test_app import replayed
 from uwsgi_headroom import metrics

@@ -138,7 +138,7 @@ async def never() -> bytes:
 @pytest.mark.parametrize("make", [never, Maker()])
 async def test_a_cancelled_listener_leaves_nothing(make):
     """While it waits for its first document, or for a later one."""
-    streams, sent = EventStreams(), []
+    before, streams, sent = asyncio.all_tasks(), EventStreams(), []
 
     async def send(message):
         sent.append(message)
@@ -151,7 +151,7 @@ async def test_a_cancelled_listener_leaves_nothing(make):
     listener.cancel()
     await asyncio.wait({listener})
     assert (streams.open, streams._waits) == (0, set())
-    assert len(asyncio.all_tasks()) == 1
+    assert asyncio.all_tasks() == before
 
 
 async def test_when_the_exporter_stops():

@@ -15,8 +15,7 @@ from msgspec import Struct
 
 from tests.support.abusive_clients import HEAD, endless, many, slow
 from tests.support.bad_servers import CountedServer, counted_server
-from tests.support.exporter import Exporter, exporter
-from tests.support.kernel_counts import run_queue_seconds
+from tests.support.exporter import Exporter, exporter, run_queue_seconds
 from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom.web import bounds
 
@@ -30,7 +29,7 @@ SHORT = ("REQUEST_SECONDS=1", "STALLED_SECONDS=1", "LINGER_SECONDS=0.2")
 
 _SCRAPE = """
 import contextlib, os, socket, sys
-from tests.support.kernel_counts import run_queue_seconds
+from tests.support.exporter import run_queue_seconds
 text, waited = b"", run_queue_seconds(os.getpid())
 with socket.socket() as client, contextlib.suppress(ConnectionError):
     client.settimeout(10)

@@ -29,8 +29,8 @@ from tests.support.exporter import Exporter, exporter
 from tests.support.markdown import blocks
 from tests.support.monitoring import Prometheus
 from tests.support.real_uwsgi import free_port, wait_until
-from tools.bench.accuracy.generator import APP
 from tools.environments import ROOT
+from tools.scenarios.scenario import APP
 from uwsgi_headroom import metrics
 from uwsgi_headroom.config.defaults import SIZE_CAP
 from uwsgi_headroom.config.servers import make_server, parse_pattern

@@ -8,7 +8,7 @@ import pytest
 from starlette.requests import ClientDisconnect, Request
 
 from tests.support.cancellation import cancelled_everywhere
-from tests.support.clock import MovableClock
+from tests.support.simulated_server import MovableClock
 from uwsgi_headroom.web import bounds, shared_builds
 from uwsgi_headroom.web.request_values import RefusedError
 from uwsgi_headroom.web.shared_builds import AGAIN, Body, BuildKind, SharedBuilds

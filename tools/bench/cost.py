@@ -1,12 +1,9 @@
 """Measures what the exporter costs: its own CPU, CPU of uWSGI's master, and the application's requests per second.
 
-`make bench-cost` prints two tables: of a sample alone, 8x8 and 64x16, idle and busy; and of a busy 8x8 with and without
-the exporter, whose /metrics is scraped every 15 s. CPU time comes from the processes' CPU clocks. Runs with and without
-the exporter alternate, and so does their order, so that a machine that slows down favours neither. ± is two standard
-errors of the pairs: the noise.
+Prints two tables: of a sample alone, 8x8 and 64x16, idle and busy; and of a busy 8x8 with and without the exporter,
+whose /metrics is scraped every 15 s. CPU time comes from the processes' CPU clocks. Runs with and without alternate,
+and so does their order: a machine that slows down favours neither. ± is two standard errors of the pairs, the noise.
 """
-
-from __future__ import annotations
 
 import argparse
 import contextlib
@@ -20,11 +17,12 @@ from statistics import fmean, stdev
 
 from tests.support.real_uwsgi import Uwsgi, uwsgi
 from tools.bench import table
-from tools.bench.accuracy.generator import APP, Load, generator
+from tools.bench.accuracy.generator import Load, generator
 from tools.bench.accuracy.scrapes import Span, exporting
 from tools.bench.exporters import EVERYTHING, OURS, cpu_seconds
 from tools.bench.scrape import SIZES
 from tools.bench.scrape import measure as read_and_scrape
+from tools.scenarios.scenario import APP
 
 OPTIONS = ("--processes", "8", "--threads", "8", "--disable-logging", "--http-socket", "web")
 SCRAPE_EVERY = 15.0
@@ -75,7 +73,6 @@ def measure(server: Uwsgi, load: Load, seconds: float, samples: float | None, fl
 
 
 def pairs(load: Load, seconds: float, samples: float, count: int, flags: Sequence[str]) -> Iterator[tuple[Run, Run]]:
-    """Yields pairs of runs (without, with) that follow each other."""
     with uwsgi(*OPTIONS, app=APP) as server:
         measure(server, load, min(seconds, 5.0), None, flags)  # the first run of a server differs from the others
         for number in range(count):

@@ -1,16 +1,13 @@
-"""Runs the exporter without kernel facts: it exports only what the stats document contains.
+"""Runs the exporter without kernel facts and samples, for which it has no option: it exports what the document
+contains.
 
-The exporter has no option for this. Reading, decoding, metric families, rendering and HTTP are the same, without
-queries to the kernel for processes, CPUs and listen queues, and without samples.
+Reading, decoding, metric families, rendering and HTTP are the same.
 
     python3 -m tools.bench.document_only STATS_SOCKET PORT
 """
 
-from __future__ import annotations
-
 import sys
 import time
-from collections.abc import Callable
 
 from uwsgi_headroom import source, stats
 from uwsgi_headroom.config.servers import ServerConfig, make_server
@@ -45,13 +42,7 @@ class DocumentOnly(Fleet):
         return [Observation(server.name, str(server.address), reading, {}, Totals(), self._pace, [])]
 
 
-def _always_another(fleet: Fleet) -> Callable[[], object]:
-    """No answer is shared: what the exporter samples in between would end each one."""
-    del fleet
-    return object
-
-
 if __name__ == "__main__":
-    metrics_route.fleet_state = _always_another
+    metrics_route.fleet_state = lambda fleet: object  # always another: samples in between would end each shared answer
     only = DocumentOnly(make_server(f"unix://{sys.argv[1]}"))
     serve_until_signal(only, [open_listener("127.0.0.1", int(sys.argv[2]))])

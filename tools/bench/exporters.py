@@ -1,7 +1,5 @@
 """Runs exporters, and scrapes them as Prometheus 2.42 does."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import http.client
@@ -12,8 +10,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 
@@ -27,13 +25,61 @@ OURS = {
     EVERYTHING: "{python} -m uwsgi_headroom --stats unix://{stats} --web.listen-address 127.0.0.1:{port}",
 }
 
+HEADERS = {
+    "Accept": "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
+    "text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+    "Accept-Encoding": "gzip",
+    "User-Agent": "Prometheus/2.42.0",
+    "X-Prometheus-Scrape-Timeout-Seconds": "10",
+}
+
 _SAMPLES = re.compile(rb"^uwsgi_exporter_samples_total(?:\{[^}]*\})? (\S+)", re.MULTILINE)
+_SERIES = re.compile(rb"^[^#\n]", re.MULTILINE)
+_UP = re.compile(rb"^uwsgi_up(\{[^}]*\})? 1(\.0)?$", re.MULTILINE)
 
 
-@dataclass(frozen=True)
-class Exporter:
-    """A running exporter, and the connection that scrapes it."""
+class Answer(NamedTuple):
+    """One scrape: `seconds` from the request to the last byte, `sent` bytes of the body as received (gzipped)."""
 
+    seconds: float
+    sent: int
+    body: bytes
+
+    @property
+    def series(self) -> int:
+        return len(_SERIES.findall(self.body))
+
+
+class Scraper:
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+
+    def scrape(self) -> Answer:
+        """Scrapes once. Raises OSError or HTTPException, and RuntimeError unless the exporter could read uWSGI."""
+        start = time.perf_counter()
+        self._connection.request("GET", "/metrics", headers=HEADERS)
+        response = self._connection.getresponse()
+        sent = response.read()
+        seconds = time.perf_counter() - start
+        body = gzip.decompress(sent) if response.headers.get("Content-Encoding") == "gzip" else sent
+        if response.status != 200 or not _UP.search(body):
+            raise RuntimeError(f"HTTP {response.status}, or uwsgi_up is not 1")
+        return Answer(seconds, len(sent), body)
+
+    def answers(self) -> bool:
+        try:
+            self.scrape()
+        except (OSError, http.client.HTTPException, RuntimeError):
+            self.close()
+            return False
+        return True
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class Exporter(NamedTuple):
     name: str
     process: subprocess.Popen[bytes]
     scraper: Scraper
@@ -60,66 +106,8 @@ def running(name: str, command: str, stats: str) -> Iterator[Exporter]:
     """Run `command` (with `{stats}`, the path of the stats socket, and `{port}`) until the block ends."""
     port = real_uwsgi.free_port()
     arguments = [part.format(stats=stats, port=port, python=sys.executable) for part in shlex.split(command)]
-    scraper = Scraper(port)
     with (
-        contextlib.closing(scraper),
-        real_uwsgi.running(arguments, lambda: _answers(scraper), name, log=Path(os.devnull)) as process,
+        contextlib.closing(Scraper(port)) as scraper,
+        real_uwsgi.running(arguments, scraper.answers, name, log=Path(os.devnull)) as process,
     ):
         yield Exporter(name, process, scraper)
-
-
-def _answers(scraper: Scraper) -> bool:
-    try:
-        scraper.scrape()
-    except (OSError, http.client.HTTPException, RuntimeError):
-        scraper.close()
-        return False
-    return True
-
-
-HEADERS = {
-    "Accept": "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
-    "text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
-    "Accept-Encoding": "gzip",
-    "User-Agent": "Prometheus/2.42.0",
-    "X-Prometheus-Scrape-Timeout-Seconds": "10",
-}
-
-_SERIES = re.compile(rb"^[^#\n]", re.MULTILINE)
-_UP = re.compile(rb"^uwsgi_up(\{[^}]*\})? 1(\.0)?$", re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """One scrape: `seconds` from the request to the last byte, `sent` bytes of the body as received (gzipped)."""
-
-    seconds: float
-    sent: int
-    body: bytes
-
-    @property
-    def series(self) -> int:
-        return len(_SERIES.findall(self.body))
-
-
-class Scraper:
-    """Scrapes one exporter over one connection."""
-
-    def __init__(self, port: int) -> None:
-        self.port = port
-        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-
-    def scrape(self) -> Answer:
-        """Scrapes once. Raises OSError or HTTPException, and RuntimeError unless the exporter could read uWSGI."""
-        start = time.perf_counter()
-        self._connection.request("GET", "/metrics", headers=HEADERS)
-        response = self._connection.getresponse()
-        sent = response.read()
-        seconds = time.perf_counter() - start
-        body = gzip.decompress(sent) if response.headers.get("Content-Encoding") == "gzip" else sent
-        if response.status != 200 or not _UP.search(body):
-            raise RuntimeError(f"HTTP {response.status}, or uwsgi_up is not 1")
-        return Answer(seconds, len(sent), body)
-
-    def close(self) -> None:
-        self._connection.close()

@@ -2,18 +2,13 @@
 
 Three situations, each without waits and routes, at one sample a second, with scrapes as Prometheus makes them:
 
-* 200 real uWSGIs of 8 processes with 8 threads, with two requests a second each at random that take half a second, so
-  that one is in service on average.
-* 1,000 vassals of 2 processes with 1 thread, of which one in twenty has such traffic. As many as fit into memory are
-  real, under one Emperor; the others are stand-ins.
-* 5,000 sockets, of which 1,000 are stand-ins and nobody listens on the others: once with the default of `max_servers`,
-  and once with all of them watched.
+* 200 real uWSGIs of 8x8, with two requests a second each at random, one of them in service on average.
+* 1,000 vassals of 2x1, of which one in twenty has such traffic. As many as fit into memory are real, under one Emperor.
+* 5,000 sockets, of which 1,000 are stand-ins and nobody listens on the others: with the default of `max_servers`, and
+  with all of them watched.
 
-CPU is user and system time of the exporter; that of a sample is what it uses without scrapes, divided by the samples of
-servers that are up, so that all other work counts too.
+CPU of a sample is what the exporter uses without scrapes, all its work, divided by the samples of servers that are up.
 """
-
-from __future__ import annotations
 
 import argparse
 import contextlib
@@ -27,12 +22,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 
-from tests.support import exporter, real_uwsgi
+from tests.support import exporter
+from tests.support.real_uwsgi import APP, Uwsgi, bare, uwsgi, wait_for_workers, wait_until
 from tests.support.stand_in_servers import short_folder, stale_sockets, stand_ins
 from tools.bench import table
 from tools.bench.exporters import Scraper, cpu_seconds
@@ -46,8 +42,7 @@ SCRAPE_SECONDS = 15
 _TRAFFIC = 0.05
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(NamedTuple):
     """cpu: of one CPU, sampling and scrapes together; scrape: seconds; resident: bytes."""
 
     cpu: float
@@ -55,8 +50,26 @@ class Target:
     resident: float
 
 
-@dataclass(frozen=True)
-class Row:
+class Result(NamedTuple):
+    """servers: that are watched; up: of those, readable; left_out: sockets that are not watched; cpu: seconds of CPU
+    per second, without scrapes; scrape_cpu: seconds of each scrape; scrapes: seconds until the last byte; interval:
+    mean seconds between two samples of a server that is up; said: warnings and errors of the log, and how many
+    lines."""
+
+    servers: int
+    up: int
+    left_out: int
+    cpu: float
+    scrape_cpu: Sequence[float]
+    scrapes: Sequence[float]
+    interval: float
+    resident: int
+    series: int
+    sent: int
+    said: Mapping[str, int]
+
+
+class Row(NamedTuple):
     """One measurement. target: None if there is none."""
 
     name: str
@@ -71,8 +84,7 @@ def main() -> None:
         if options.only in name:
             rows += run(options)
             print(f"{_report(rows)}\n", file=sys.stderr)  # the next one may fail
-    text = "\n\n".join([_report(rows), *_targets(rows), _said(rows), table.machine()])
-    print(text)
+    print(_report(rows), *_targets(rows), _said(rows), table.machine(), sep="\n\n")
 
 
 def _options() -> argparse.Namespace:
@@ -88,7 +100,7 @@ def _options() -> argparse.Namespace:
 def _servers(options: argparse.Namespace) -> list[Row]:
     threads = ("--processes", "8", "--threads", "8", "--thread-stacksize", "256")
     with (
-        many_uwsgis(options.servers, *threads, workers=8) as servers,
+        many_uwsgis(options.servers, *threads) as servers,
         some_traffic([("127.0.0.1", server.http) for server in servers]),
     ):
         result = measure([server.stats for server in servers], options.seconds)
@@ -114,16 +126,14 @@ def _vassals(options: argparse.Namespace) -> list[Row]:
 
 def _sockets(options: argparse.Namespace) -> list[Row]:
     answering = options.sockets // 5
+    name = f"{options.sockets:,} sockets, {answering:,} of which answer; max_servers"
     with (
         short_folder() as folder,
         stand_ins(folder, answering, 2, 1, _TRAFFIC),
         stale_sockets(folder, options.sockets - answering),
     ):
-        name = f"{options.sockets:,} sockets, {answering:,} of which answer"
-        return [
-            Row(f"{name}; max_servers {most or 'as shipped'}", measure([f"{folder}/*.stats"], options.seconds, most))
-            for most in (None, options.sockets)
-        ]
+        results = {most: measure([f"{folder}/*.stats"], options.seconds, most) for most in (None, options.sockets)}
+    return [Row(f"{name} {most or 'as shipped'}", result) for most, result in results.items()]
 
 
 SITUATIONS: dict[str, Callable[[argparse.Namespace], list[Row]]] = {
@@ -187,33 +197,11 @@ _LEFT_OUT = re.compile(r"^uwsgi_exporter_pattern_servers\{.*state=\"left_out\"\}
 _MESSAGE = re.compile(r'msg=("[^"]*"|\S+)')
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """servers: that are watched; up: of those, readable; left_out: sockets that are not watched.
-
-    cpu: seconds of CPU per second, without scrapes; scrape_cpu: seconds of each scrape; scrapes: seconds until the last
-    byte; interval: mean seconds between two samples of a server that is up; said: warnings and errors of the log, and
-    the number of their lines.
-    """
-
-    servers: int
-    up: int
-    left_out: int
-    cpu: float
-    scrape_cpu: Sequence[float]
-    scrapes: Sequence[float]
-    interval: float
-    resident: int
-    series: int
-    sent: int
-    said: Mapping[str, int]
-
-
 def measure(stats: Sequence[str], seconds: float, max_servers: int | None = None) -> Result:
-    sampling = {"samples_per_second": 1, "waits": False, **({"max_servers": max_servers} if max_servers else {})}
-    servers = [{"stats": f"unix://{path}"} if "*" not in path else {"stats": path} for path in stats]
-    if len(servers) > 1 and not any("*" in path for path in stats):
-        servers = [{**server, "name": f"app{place}"} for place, server in enumerate(servers)]
+    """stats: paths of sockets, or patterns of them."""
+    sampling = {"samples_per_second": 1, "waits": False} | ({"max_servers": max_servers} if max_servers else {})
+    named = [{"stats": f"unix://{path}", "name": f"app{place}"} for place, path in enumerate(stats)]
+    servers = [{"stats": path} for path in stats] if any("*" in path for path in stats) else named
     with exporter.configured_exporter(servers, sampling=sampling) as running:
         return _measure(running, seconds)
 
@@ -285,20 +273,16 @@ disable-logging = true
 
 
 @contextlib.contextmanager
-def many_uwsgis(number: int, *options: str, workers: int) -> Iterator[list[real_uwsgi.Uwsgi]]:
-    """Run so many uWSGIs with these options until the block ends, which begins when all workers accept requests."""
+def many_uwsgis(number: int, *options: str) -> Iterator[list[Uwsgi]]:
     with contextlib.ExitStack() as stack, ThreadPoolExecutor(4) as pool:
-        waiting = [pool.submit(lambda: stack.enter_context(real_uwsgi.uwsgi(*options))) for _ in range(number)]
+        waiting = [pool.submit(lambda: stack.enter_context(uwsgi(*options))) for _ in range(number)]
         servers = []
         for started in waiting:
             servers.append(started.result())
             print(f"\r{len(servers)} servers", end="", file=sys.stderr)
         print(file=sys.stderr)
         for server in servers:
-            real_uwsgi.wait_until(
-                lambda server=server: server.document().count(b'"accepting":1') == workers,  # type: ignore[misc]
-                what="workers",
-            )
+            wait_for_workers(server)
         try:
             yield servers
         finally:
@@ -314,9 +298,9 @@ def count_vassals(wanted: int) -> int:
 def vassals(number: int) -> Iterator[tuple[Path, list[str]]]:
     """Run an Emperor with so many vassals of 2 workers and 1 thread until the block ends. Returns the folder with their
     sockets `*.stats`, and the sockets on which they take requests."""
-    files = {f"vassals/v{place:04d}.ini": _VASSAL.format(app=real_uwsgi.APP) for place in range(number)}
+    files = {f"vassals/v{place:04d}.ini": _VASSAL.format(app=APP) for place in range(number)}
     options = ("--emperor", "{directory}/vassals", "--emperor-stats", "{directory}/stats", "--emperor-throttle", "0")
-    with real_uwsgi.bare(*options, files=files) as emperor:
+    with bare(*options, files=files) as emperor:
         try:
 
             def count() -> int:
@@ -324,7 +308,7 @@ def vassals(number: int) -> Iterator[tuple[Path, list[str]]]:
                 print(f"\r{started} vassals", end="", file=sys.stderr)
                 return started
 
-            real_uwsgi.wait_until(lambda: count() >= number, 900.0, f"{number} vassals", pause=1.0)
+            wait_until(lambda: count() >= number, 900.0, f"{number} vassals", pause=1.0)
             print(file=sys.stderr)
             yield emperor.directory, sorted(map(str, emperor.directory.glob("*.http")))
         finally:
@@ -341,7 +325,6 @@ def _end(emperor: subprocess.Popen[bytes]) -> None:
 
 
 def some_traffic(addresses: Sequence[Address]) -> AbstractContextManager[Running]:
-    """Sends two requests a second of half a second each to each address, at random, until the block ends."""
     return loaded([(Load(rate=2.0, io_ms=500, seed=place), address) for place, address in enumerate(addresses)])
 
 

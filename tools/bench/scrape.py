@@ -1,14 +1,11 @@
 """Measures what a scrape and a sample cost: our exporter, with other options, and other exporters, side by side.
 
-Each exporter takes its turn against a real uWSGI of two sizes, idle and with requests in flight; the order of a round
-is random, so that other activity of the machine affects all. CPU is that of the whole process: the median of the rounds
-and their range. Each round begins without scrapes: what an exporter uses then (our sampling) is subtracted from the
-cost of its scrapes. Ours answers a scrape from its last sample, the others read uWSGI for it: so one read of uWSGI
-costs ours a sample and a scrape. *Same content* is ours without sampling, and without queries to the kernel
+Each takes its turn against a real uWSGI of two sizes, idle and with requests in flight, in a random order, so that
+other activity of the machine affects all. CPU is that of the whole process: median and range of the rounds. What an
+exporter uses at rest (our sampling) is subtracted from its scrapes. Ours answers a scrape from its last sample, the
+others read uWSGI for it: one read costs ours a sample and a scrape. *Same content* is ours without sampling
 (`document_only`).
 """
-
-from __future__ import annotations
 
 import argparse
 import contextlib
@@ -19,11 +16,13 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tests.support import real_uwsgi
+from tests.support.real_uwsgi import Uwsgi, sized, wait_until
 from tools.bench import exporters
 from tools.bench.exporters import EVERYTHING, OURS, SAME_CONTENT, Exporter, cpu_seconds
-from tools.bench.table import machine, render_table, spread
+from tools.bench.table import machine, mark, render_table, spread
 
 SIZES = ((8, 8), (64, 16))
 
@@ -35,19 +34,6 @@ _REST_SECONDS = 2.0
 
 _AFTERWARDS_SECONDS = 0.02
 """Work of an exporter within this time after its response (garbage collection) counts as part of the scrape."""
-
-
-@dataclass(frozen=True, slots=True)
-class Scenario:
-    """A uWSGI to measure against: its workers, threads in each, and requests in flight."""
-
-    workers: int
-    threads: int
-    in_flight: int
-
-    def __str__(self) -> str:
-        busy = f"{self.in_flight} in flight" if self.in_flight else "idle"
-        return f"{self.workers}x{self.threads}, {busy}"
 
 
 @dataclass
@@ -65,11 +51,10 @@ class Figures:
     sent: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """One scenario: the size of its stats document, and each exporter's figures by name."""
+class Result(NamedTuple):
+    """One scenario, such as `8x8, idle`: the size of its stats document, and each exporter's figures by name."""
 
-    scenario: Scenario
+    scenario: str
     document: int
     figures: Mapping[str, Figures]
 
@@ -77,21 +62,21 @@ class Result:
 def measure(
     size: tuple[int, int], busy: Sequence[int], commands: Mapping[str, str], *, rounds: int, turns: int
 ) -> Iterator[Result]:
-    """Measures every exporter against a uWSGI of this size, once for each number of requests in flight in `busy`."""
     workers, threads = size
     with contextlib.ExitStack() as stack:
-        uwsgi = stack.enter_context(real_uwsgi.uwsgi(*real_uwsgi.sized(workers, threads)))
-        real_uwsgi.wait_until(lambda: uwsgi.document().count(b'"accepting":1') == workers, what="workers to accept")
+        uwsgi = stack.enter_context(real_uwsgi.uwsgi(*sized(workers, threads)))
+        wait_until(lambda: uwsgi.document().count(b'"accepting":1') == workers, what="workers to accept")
         running = [
             stack.enter_context(exporters.running(name, command, uwsgi.stats)) for name, command in commands.items()
         ]
         for requests in busy:
             with in_flight(uwsgi, requests):
                 figures = _figures(running, uwsgi, rounds, turns)
-                yield Result(Scenario(workers, threads, requests), len(uwsgi.document()), figures)
+                busy_with = f"{requests} in flight" if requests else "idle"
+                yield Result(f"{workers}x{threads}, {busy_with}", len(uwsgi.document()), figures)
 
 
-def _figures(running: list[Exporter], uwsgi: real_uwsgi.Uwsgi, rounds: int, turns: int) -> dict[str, Figures]:
+def _figures(running: list[Exporter], uwsgi: Uwsgi, rounds: int, turns: int) -> dict[str, Figures]:
     _round(running, uwsgi.pid, {exporter.name: Figures() for exporter in running}, turns)  # to warm up
     figures = {exporter.name: Figures() for exporter in running}
     for _ in range(rounds):
@@ -116,43 +101,32 @@ def _round(running: list[Exporter], master_pid: int, figures: dict[str, Figures]
         rest[name] = used[name] / _REST_SECONDS
         figures[name].rest.append(rest[name])
         figures[name].sample.append(used[name] / samples if samples else 0.0)
-    scrapes: dict[str, list[_Scrape]] = {exporter.name: [] for exporter in running}
+    scrapes: dict[str, list[tuple[float, float, float]]] = {exporter.name: [] for exporter in running}
     order = random.sample(running, len(running))
     for _ in range(turns):
         for exporter in order:
             time.sleep(max(0.0, PAUSE_SECONDS / len(running) - _AFTERWARDS_SECONDS))
             scrapes[exporter.name].append(_scrape(exporter, master_pid))
     for name, taken in scrapes.items():
-        figures[name].scrape += [scrape.seconds for scrape in taken]
-        figures[name].master_cpu += [scrape.master_cpu for scrape in taken]
-        beside = rest[name] * statistics.fmean(scrape.seconds + _AFTERWARDS_SECONDS for scrape in taken)
-        figures[name].cpu.append(max(0.0, statistics.fmean(scrape.cpu for scrape in taken) - beside))
+        seconds, cpu_of_each, master_cpu = zip(*taken, strict=True)
+        figures[name].scrape += seconds
+        figures[name].master_cpu += master_cpu
+        beside = rest[name] * (statistics.fmean(seconds) + _AFTERWARDS_SECONDS)
+        figures[name].cpu.append(max(0.0, statistics.fmean(cpu_of_each) - beside))
 
 
-@dataclass(frozen=True, slots=True)
-class _Scrape:
+def _scrape(exporter: Exporter, master_pid: int) -> tuple[float, float, float]:
     """Seconds until the response was complete; CPU seconds of the exporter and of uWSGI's master."""
-
-    seconds: float
-    cpu: float
-    master_cpu: float
-
-
-def _scrape(exporter: Exporter, master_pid: int) -> _Scrape:
     cpu, master_cpu = exporter.cpu_seconds(), cpu_seconds(master_pid)
     seconds = exporter.scraper.scrape().seconds
     time.sleep(_AFTERWARDS_SECONDS)
-    return _Scrape(seconds, exporter.cpu_seconds() - cpu, cpu_seconds(master_pid) - master_cpu)
+    return seconds, exporter.cpu_seconds() - cpu, cpu_seconds(master_pid) - master_cpu
 
 
-RESIDENT_TARGET_BYTES = 45e6
+RESIDENT_TARGET_MB = 45.0
 CPU_TARGETS = {SAME_CONTENT: 0.5, EVERYTHING: 1.0}
 
 SCRAPE_INTERVAL_SECONDS = 15
-
-
-def report(results: Sequence[Result]) -> str:
-    return "\n\n".join([_measured(results), _targets(results), machine()])
 
 
 def _measured(results: Sequence[Result]) -> str:
@@ -160,9 +134,7 @@ def _measured(results: Sequence[Result]) -> str:
         "server | exporter | CPU a scrape, ms | CPU a sample, ms | CPU at rest, ms/s | of one CPU | scrape, ms | "
         "resident, MB | series | answer, kB | master's CPU, ms"
     )
-    return render_table(
-        head, [_row(result, name, figures) for result in results for name, figures in result.figures.items()]
-    )
+    return render_table(head, [_row(result, *each) for result in results for each in result.figures.items()])
 
 
 def _row(result: Result, name: str, figures: Figures) -> str:
@@ -185,23 +157,16 @@ def _row(result: Result, name: str, figures: Figures) -> str:
 
 
 def _targets(results: Sequence[Result]) -> str:
-    peers = [name for name in results[0].figures if not name.startswith("ours")]
-    rows = [
-        f"{name}: CPU of a scrape{' and a sample' * (name == EVERYTHING)} at most {limit:g} x that of {peer} | "
-        + " | ".join(
-            _mark(_cpu(result.figures[name]) / _cpu(result.figures[peer]), limit, "{:.2f}") for result in results
-        )
-        for peer in peers
-        for name, limit in CPU_TARGETS.items()
-    ]
-    rows += [
-        f"{name}: resident at most {RESIDENT_TARGET_BYTES / 1e6:g} MB | "
-        + " | ".join(
-            _mark(result.figures[name].resident / 1e6, RESIDENT_TARGET_BYTES / 1e6, "{:.1f}") for result in results
-        )
-        for name in OURS
-    ]
-    return render_table("target | " + " | ".join(str(result.scenario) for result in results), rows)
+    measured, rows = [result.figures for result in results], []
+    for peer in (name for name in measured[0] if not name.startswith("ours")):
+        for name, limit in CPU_TARGETS.items():
+            marks = [_mark(_cpu(each[name]) / _cpu(each[peer]), limit, "{:.2f}") for each in measured]
+            what = f"CPU of a scrape{' and a sample' * (name == EVERYTHING)}"
+            rows.append(" | ".join([f"{name}: {what} at most {limit:g} x that of {peer}", *marks]))
+    for name in OURS:
+        marks = [_mark(each[name].resident / 1e6, RESIDENT_TARGET_MB, "{:.1f}") for each in measured]
+        rows.append(" | ".join([f"{name}: resident at most {RESIDENT_TARGET_MB:g} MB", *marks]))
+    return render_table(" | ".join(["target", *(result.scenario for result in results)]), rows)
 
 
 def _cpu(figures: Figures) -> float:
@@ -210,7 +175,7 @@ def _cpu(figures: Figures) -> float:
 
 
 def _mark(value: float, limit: float, form: str) -> str:
-    return f"{form.format(value)} {'✓' if value <= limit else '✗'}"
+    return f"{form.format(value)} {mark(value <= limit)}"
 
 
 # A browser's request behind a proxy: while uWSGI serves it, the stats contain all of it.
@@ -223,35 +188,30 @@ _REQUEST = (
 
 
 @contextlib.contextmanager
-def in_flight(uwsgi: real_uwsgi.Uwsgi, requests: int) -> Iterator[None]:
+def in_flight(uwsgi: Uwsgi, requests: int) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for _ in range(requests):
             client = stack.enter_context(socket.create_connection(("127.0.0.1", uwsgi.http), 10))
             client.sendall(_REQUEST)
             time.sleep(0.002)  # so that the listen queue does not overflow
-        real_uwsgi.wait_until(
-            lambda: uwsgi.document().count(b'"in_request":1') == requests, what="requests to be served"
-        )
+        wait_until(lambda: uwsgi.document().count(b'"in_request":1') == requests, what="requests to be served")
         yield
 
 
 def main() -> None:
     options = _options()
-    commands = dict(OURS)
-    for flags in options.option:
-        commands[f"ours, `{flags}`"] = f"{OURS[EVERYTHING]} {flags}"
+    commands = OURS | {f"ours, `{flags}`": f"{OURS[EVERYTHING]} {flags}" for flags in options.option}
     for peer in options.peer:
-        name, equals, command = peer.partition("=")
+        name, equals, commands[name] = peer.partition("=")
         if not equals:
             raise SystemExit(f"--peer {peer}: must be NAME=COMMAND")
-        commands[name] = command
     results: list[Result] = []
     for workers, threads in SIZES:
         busy = (0, workers * threads // 4)
         for result in measure((workers, threads), busy, commands, rounds=options.rounds, turns=options.turns):
             print(f"measured: {result.scenario}", file=sys.stderr)
             results.append(result)
-    print(report(results))
+    print(_measured(results), _targets(results), machine(), sep="\n\n")
 
 
 def _options() -> argparse.Namespace:

@@ -1,7 +1,5 @@
 """What benchmarks share: options, Markdown tables, lines with a target, medians with their range, the machine."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import platform
@@ -10,11 +8,10 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tests.support import real_uwsgi
+from tests.support.real_uwsgi import uwsgi_binary
 
 
 def parse_options(name: str, about: str | None, seconds: float) -> argparse.Namespace:
-    """The options of a benchmark of cases: `seconds` of each case, and `only` those whose name contains a text."""
     parser = argparse.ArgumentParser(prog=f"python3 -m tools.bench.{name}", description=about)
     parser.add_argument("--seconds", type=float, default=seconds, help="length of each case (default %(default)g)")
     parser.add_argument("--only", default="", metavar="TEXT", help="only cases whose name contains this text")
@@ -47,7 +44,6 @@ LINE_HEAD = "case | figure | ours | truth | error | target |  | note"
 
 
 def lines(case: str, compared: Iterable[Line]) -> str:
-    """The rows of a table with the head LINE_HEAD."""
     return "\n".join(
         f"| {case} | {line.figure} | {line.ours} | {line.truth} | {line.error} | {line.target} | {mark(line.met)} "
         f"| {line.note} |"
@@ -80,10 +76,7 @@ def spread(values: Sequence[float], scale: float = 1.0, digits: int = 2) -> str:
 
 
 def machine() -> str:
-    """The machine, and its load averages of the last 1, 5 and 15 minutes, those of the benchmark included."""
-    version = subprocess.run(
-        [real_uwsgi.uwsgi_binary(), "--version"], capture_output=True, text=True, check=True
-    ).stdout
+    version = subprocess.run([uwsgi_binary(), "--version"], capture_output=True, text=True, check=True).stdout
     return (
         f"Machine: {os.cpu_count()} CPUs, {platform.system()} {platform.release()}, {platform.python_implementation()} "
         f"{platform.python_version()}, uWSGI {version.strip()}; load average at the end "

@@ -18,7 +18,7 @@ from pathlib import Path
 import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support import real_uwsgi
+from tests.support.real_uwsgi import free_port, sized, uwsgi, wait_until
 from tools.bench import exporters, table
 from tools.bench.waits_app import COLUMNS, row_struct
 from tools.environments import ROOT
@@ -96,17 +96,16 @@ class Result:
 def run(case: Case, seconds: float) -> Result:
     with contextlib.ExitStack() as stack:
         records = stack.enter_context(tempfile.TemporaryDirectory(prefix="headroom-"))
-        ports = [real_uwsgi.free_port(), real_uwsgi.free_port()]
+        ports = [free_port(), free_port()]
         os.environ |= {"BENCH_RECORDS": records, "BENCH_BACKENDS": ",".join(map(str, ports))}
         backends = subprocess.Popen([sys.executable, "-m", "tools.bench.waits_app", *map(str, ports)], cwd=ROOT)
         stack.callback(backends.wait)
         stack.callback(backends.kill)
-        if case.pinned:
-            _pin(backends.pid, {0})
-        options = [*real_uwsgi.sized(case.workers, case.threads), "--disable-logging", *case.options]
-        server = stack.enter_context(real_uwsgi.uwsgi(*options, app=APP))
-        if case.pinned:
-            _pin(server.pid, {1})
+        pin = _pin if case.pinned else lambda *_: None
+        pin(backends.pid, {0})
+        options = [*sized(case.workers, case.threads), "--disable-logging", *case.options]
+        server = stack.enter_context(uwsgi(*options, app=APP))
+        pin(server.pid, {1})
         load = Load(
             clients=case.clients,
             path=f"/?{'|'.join(case.plans)}",
@@ -119,8 +118,7 @@ def run(case: Case, seconds: float) -> Result:
         command += f" --backends postgres=127.0.0.1:{ports[0]} --backends redis=127.0.0.1:{ports[1]}"
         command += "" if case.read_pollfds else " --no-read-pollfds"
         exporter = stack.enter_context(exporters.running("ours", command, server.stats))
-        if case.pinned:
-            _pin(exporter.process.pid, {0})
+        pin(exporter.process.pid, {0})
         time.sleep(WARM_UP_SECONDS)
         before = _Instant.read(Path(records), exporter)
         time.sleep(seconds)
@@ -138,7 +136,7 @@ class _Instant:
     def read(cls, records: Path, exporter: exporters.Exporter) -> _Instant:
         """The state of both sides right after a sample of the exporter."""
         samples = exporter.samples()
-        real_uwsgi.wait_until(lambda: exporter.samples() > samples, what="a sample")
+        wait_until(lambda: exporter.samples() > samples, what="a sample")
         return cls(time.monotonic(), _read_truth(records), _read_metrics(exporter), exporter.cpu_seconds())
 
 
@@ -189,7 +187,6 @@ def _read_metrics(exporter: exporters.Exporter) -> dict[str, float]:
 
 
 def _pin(pid: int, cpus: set[int]) -> None:
-    """Pin a process, its threads and its children to CPUs."""
     for process in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
         for thread in process.threads():
             os.sched_setaffinity(thread.id, cpus)
@@ -202,7 +199,6 @@ STATES = COLUMNS[:-1]
 
 
 def report(results: Mapping[str, Result]) -> str:
-    """A row for each case: true / measured threads in each state, and how many figures are right."""
     head = ["case", *STATES, "unknown", "sum / in service", "requests/s", "CPU of the exporter", "off in a sample"]
     rows = [_row(name, result) for name, result in results.items()]
     cells = [cell for row in rows for cell in row.split(" | ") if " / " in cell]

@@ -1,18 +1,14 @@
 """A WSGI application that does what the query string says, and records how long it spent in each state.
 
 A plan is a list of parts, `cpu:8,sleep:60,postgres:50`, with milliseconds each; of several plans with `|` between them,
-a request follows one at random. Each part has a known time T in one state. What else the part took, less the thread's
-CPU time and the time in which it was ready and had no CPU (schedstat), is the wait for the interpreter lock in that
-part. CPU time and the wait for a CPU are the thread's own totals, because uWSGI also spends some before and after the
-application is called.
-
+a request follows one at random. Each part has a known time in one state. What else it took, less the thread's CPU time
+and the time in which it was ready and had no CPU (schedstat), is the wait for the interpreter lock. CPU time and the
+wait for a CPU are the thread's own totals, because uWSGI also spends some before and after the application is called.
 Every thread has a row of a file in memory that the benchmark reads: nothing is lost if two threads add at once.
 
 `python3 -m tools.bench.waits_app PORT PORT` runs the two backends: each query is a number of seconds, and its answer,
 after that time, the time of it.
 """
-
-from __future__ import annotations
 
 import asyncio
 import itertools
@@ -172,7 +168,6 @@ def _set(column: str, seconds: float) -> None:
 
 
 def _place(column: str) -> tuple[mmap.mmap, int]:
-    """The memory of this process, and where this thread's value is in it."""
     row = getattr(_local, "row", None)
     if row is None:
         row = _local.row = next(_numbers)

@@ -1,15 +1,12 @@
 """`make machine TRIAL=cgroup`: boots a Debian with a kernel of its own in an emulator, and runs a trial in it.
 
-Needs root and qemu-system (packages qemu-system-x86 or qemu-system-arm, qemu-utils). Makes a Debian root, once; puts
-HEAD into it, makes a disk of it, boots that without KVM, and prints what the trial says on the serial console. A trial
-is a script in tools/machine/trials/; two run in a copy of a root, without a boot.
-The status is 0 if each of its expectations holds, and 75 if the trial cannot run here.
+Needs root and qemu-system. Makes a Debian root, once; puts HEAD into it, makes a disk of it, boots that without KVM,
+and prints what the trial says on the serial console. A trial is a script in tools/machine/trials/; two run in a copy of
+a root, without a boot. The status is 0 if each of its expectations holds, and 75 if the trial cannot run here.
 
-The machine has one CPU. Its clock counts instructions, so a busy host does not slow it down.
-It is true for states, system calls, sockets, cgroups and rights, and not for cost, waits for a CPU, or response times.
+The machine has one CPU, whose clock counts instructions: a busy host does not slow it down. It is true for states,
+system calls, sockets, cgroups and rights, and not for cost, waits for a CPU, or response times.
 """
-
-from __future__ import annotations
 
 import argparse
 import contextlib

@@ -1,11 +1,9 @@
 """`make release`: builds a release from the last commit into dist/. Publishes nothing.
 
 The wheel, the source distribution, a Debian package for each architecture, the Helm chart, the bill of materials
-(CycloneDX) and SHA256SUMS. The bytes of each depend on the commit and on tools/release/requirements.txt alone, except
-for the Debian packages, whose bytes also depend on the versions of debhelper and dpkg.
+(CycloneDX) and SHA256SUMS. Their bytes depend on the commit and on tools/release/requirements.txt alone, those of
+Debian packages also on the versions of debhelper and dpkg.
 """
-
-from __future__ import annotations
 
 import argparse
 import hashlib
@@ -32,10 +30,8 @@ KINDS = ("python", "deb", "chart", "sbom")
 def build(
     checkout: Path, target: Path, only: Sequence[str] = (), architectures: Sequence[str] = tuple(MACHINES)
 ) -> list[Path]:
-    """Builds the release of the last commit of `checkout` into `target`; returns the paths, checksums last.
-
-    only: some of python, deb, chart and sbom; nothing means all.
-    """
+    """Builds the release of the last commit of `checkout` into `target`; returns the paths, checksums last. only: some
+    of python, deb, chart and sbom; nothing means all."""
     tools = release_tools()
     target.mkdir(parents=True, exist_ok=True)
     with exported(checkout) as source:
@@ -60,20 +56,14 @@ def build(
     return [*made, target / SUMS]
 
 
-def checksums(paths: Sequence[Path]) -> str:
-    lines = (f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in paths)
-    return "".join(sorted(lines, key=lambda line: line.split()[1]))
-
-
 def add_checksum(sums: Path, path: Path) -> None:
-    """Adds the line of `path` to the file `sums`, or replaces it; makes the file if there is none."""
-    lines = sums.read_text().splitlines(keepends=True) if sums.exists() else []
-    others = [line for line in lines if line.split()[1] != path.name]
-    sums.write_text("".join(sorted([*others, checksums([path])], key=lambda line: line.split()[1])))
+    """Adds the line of `path` to the file `sums`, or replaces it, as sha256sum writes it."""
+    by_name = {line.split()[1]: line for line in sums.read_text().splitlines()} if sums.exists() else {}
+    by_name[path.name] = f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}"
+    sums.write_text("".join(f"{by_name[name]}\n" for name in sorted(by_name)))
 
 
 def main(argv: Sequence[str] | None = None) -> str | None:
-    """Builds a release into dist/; returns a message about what is missing, or what differs in two builds."""
     parser = argparse.ArgumentParser(prog="python3 -m tools.release", description=__doc__)
     parser.add_argument("--only", action="append", default=[], choices=KINDS)
     parser.add_argument("--architecture", action="append", choices=sorted(MACHINES), help="of Debian packages")
@@ -96,9 +86,7 @@ def build_twice(only: Sequence[str]) -> str | None:
     """Builds in two clones, the second one in another time zone, with another umask and another directory for temporary
     files; returns a message with the files that differ."""
     with tempfile.TemporaryDirectory(prefix="headroom-twice-") as name:
-        origin = subprocess.run(
-            ["git", "rev-parse", "--show-toplevel"], cwd=ROOT, capture_output=True, text=True, check=True
-        ).stdout.strip()
+        origin = subprocess.check_output(["git", "rev-parse", "--show-toplevel"], cwd=ROOT, text=True).strip()
         one, two = Path(name, "first"), Path(name, "the/second/one")
         sums = [_build(origin, one, "UTC", 0o022, only)]
         sums.append(_build(f"{one}/clone", two, "Asia/Kathmandu", 0o077, only))  # the same commit in any case

@@ -1,11 +1,9 @@
 """Unpacks the exporter and everything that it imports into one directory, for several versions of Python at once.
 
-Compiled modules of different versions stand side by side, because their file names contain the version
-(`_core.cpython-311-x86_64-linux-gnu.so`). All other files are the same for all versions, which is checked.
-As a program (`make lock`), chooses the versions anew and writes them with their hashes: deploy/requirements.txt.
+Compiled modules of different versions stand side by side, because their file names contain the version. All other files
+are the same for all versions, which is checked. As a program (`make lock`), chooses the versions anew and writes them
+with their hashes: deploy/requirements.txt.
 """
-
-from __future__ import annotations
 
 import sys
 import tempfile
@@ -38,10 +36,8 @@ _OF_ONE_PYTHON = ("RECORD", "WHEEL")
 
 
 def platforms(architecture: str) -> list[str]:
-    """Returns pip's names of the platforms whose wheels run on `architecture`, newest first.
-
-    Raises `SetupError` for another architecture than those of `MACHINES`.
-    """
+    """pip's names of the platforms whose wheels run on `architecture`, newest first. Raises `SetupError` for another
+    one."""
     if architecture not in MACHINES:
         raise SetupError(f"no package for {architecture}: choose one of {', '.join(MACHINES)}")
     machine = MACHINES[architecture]
@@ -54,7 +50,6 @@ def platforms(architecture: str) -> list[str]:
 
 
 def download_wheels(tools: Environment, lock: Path, python: str, architecture: str, target: Path) -> list[Path]:
-    """Downloads the wheels that `lock` pins, for a version of Python, into `target`, and checks their hashes."""
     pip = [str(tools.program("python")), "-m", "pip", "--disable-pip-version-check", "download", "--no-deps"]
     which = ["--only-binary=:all:", "--require-hashes", "--implementation=cp", f"--python-version={python}"]
     where = [f"--platform={platform}" for platform in platforms(architecture)]
@@ -63,10 +58,8 @@ def download_wheels(tools: Environment, lock: Path, python: str, architecture: s
 
 
 def unpack_wheel(wheel: Path, tree: Path) -> None:
-    """Adds the modules of a wheel to `tree`, without scripts, data files and bytecode.
-
-    Raises `SetupError` if a file is there with other contents.
-    """
+    """Adds the modules of a wheel to `tree`, without scripts, data files and bytecode. Raises `SetupError` if a file is
+    there with other contents."""
     with zipfile.ZipFile(wheel) as archive:
         for name in archive.namelist():
             parts = Path(name).parts

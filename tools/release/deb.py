@@ -1,11 +1,9 @@
 """Builds the Debian package: `make deb`.
 
 One package runs on each Debian and Ubuntu whose Python is in `bundle.PYTHONS`. It bundles the exporter's Python
-packages, because Debian 12 lacks one of them and has too old versions of most. Needs debhelper. Nothing is compiled, so
-a package for another architecture can be built on any machine.
+packages, because Debian 12 lacks one of them and has too old versions of most. Nothing is compiled, so that one for
+another architecture can be built on any machine.
 """
-
-from __future__ import annotations
 
 import os
 import shutil
@@ -100,7 +98,6 @@ def build_deb(source: Source, wheel: Path, tools: Environment, architecture: str
 
 
 def _lay_out(source: Source, wheel: Path, tools: Environment, architecture: str, build: Path) -> None:
-    """Writes the files to install into `build`/tree, and those that debhelper places into `build`."""
     tree, debian, root = build / "tree", build / "debian", source.root
     modules = tree / "usr/lib/uwsgi-headroom"
     bundle.bundle(wheel, root / bundle.LOCK, tools, architecture, modules)

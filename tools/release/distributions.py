@@ -1,7 +1,5 @@
 """Builds the wheel, the source distribution, the Helm chart and the bill of materials (CycloneDX, as JSON)."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -16,9 +14,8 @@ from tools.release.source import Source, rewrite_tar_gz, write_tar_gz
 
 def build_distributions(source: Source, tools: Environment, target: Path) -> list[Path]:
     """Writes the wheel and the sdist into `target`; returns their paths. Raises `CommandError` if a check fails.
-
-    setuptools gives the wheel's files the time SOURCE_DATE_EPOCH, but not the sdist's, which is therefore packed again.
-    """
+    setuptools gives the wheel's files the time SOURCE_DATE_EPOCH, but not the sdist's, which is therefore packed
+    again."""
     python = str(tools.program("python"))
     build = [python, "-m", "build", "--no-isolation", "--outdir", str(target), str(source.root)]
     # The umask of the build becomes the permissions of the files that setuptools writes.
@@ -82,10 +79,8 @@ PYTHON = "3.13"
 
 
 def build_sbom(source: Source, wheel: Path, tools: Environment, target: Path) -> Path:
-    """Writes the bill of materials into `target`; returns its path.
-
-    cyclonedx-bom lists what is installed for a Python, so the wheels are unpacked into an environment without pip.
-    """
+    """Writes the bill of materials into `target`; returns its path. cyclonedx-bom lists what is installed for a Python,
+    so the wheels are unpacked into an environment without pip."""
     environment = source.scratch / "sbom"
     commands.run_command([tools.program("python"), "-m", "venv", "--without-pip", environment])
     (modules,) = environment.glob("lib/python*/site-packages")

@@ -3,8 +3,6 @@
 `python3 -m tools.release.source` prints the version.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import hashlib
@@ -26,11 +24,9 @@ _VERSION = re.compile(r'^__version__ = "([^"]+)"$', re.MULTILINE)
 
 @dataclass(frozen=True)
 class Source:
-    """The files of a commit, without anything else that lies in the checkout.
-
-    root: the directory with the files; epoch: the time of the commit in seconds since 1970, which every file in a
-    release has as its time; commit: its hash; scratch: a directory for intermediate files, removed in the end.
-    """
+    """The files of a commit, without anything else that lies in the checkout. root: the directory with the files;
+    epoch: the time of the commit, which every file in a release has; scratch: for intermediate files, removed in the
+    end."""
 
     root: Path
     epoch: int
@@ -43,7 +39,6 @@ class Source:
 
 
 def version_of(module: str) -> str:
-    """`__version__` of a module's text. Raises `SetupError` if there is none."""
     found = _VERSION.search(module)
     if not found:
         raise SetupError(f"{MODULE} has no line: __version__ = ...")
@@ -80,10 +75,8 @@ def _git(checkout: Path, *arguments: str) -> str:
 
 
 def write_tar_gz(directory: Path, prefix: str, epoch: int, target: Path) -> None:
-    """Writes the files below `directory` as `prefix`/..., each with the time `epoch`.
-
-    Permissions become 0755 for directories and for files that somebody may execute, else 0644.
-    """
+    """Writes the files below `directory` as `prefix`/..., each with the time `epoch`. Permissions become 0755 for
+    directories and for files that somebody may execute, else 0644."""
     with (
         target.open("wb") as out,
         gzip.GzipFile("", "wb", 9, out, epoch) as packed,

@@ -1,10 +1,8 @@
 """`make standalone`: builds one file that has its own Python, for hosts with an old one or none.
 
-Needs root. PyInstaller packs a CPython that is built on an old Debian, because a program runs on the glibc that it was
-built on and on every newer one. The root with that CPython is made once and kept.
+Needs root. PyInstaller packs a CPython that is built on an old Debian, as a program runs on the glibc that it was built
+on and on every newer one. The root with that CPython is made once and kept.
 """
-
-from __future__ import annotations
 
 import os
 import platform
@@ -50,7 +48,6 @@ def _build_into_dist() -> None:
 
 
 def _prepared(directory: Path) -> Path:
-    """A root of `SUITE` with a CPython in /opt/python; makes it if it is not there."""
     root = directory / f"{SUITE}-{PYTHON[1]}"
     if root.exists():
         return root

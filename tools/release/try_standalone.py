@@ -4,23 +4,24 @@ PROGRAM measures another program, such as an ordinary installation. The exit sta
 not, and 75 if there is no program.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import psutil
+
 from app.loopback import free_port, get
-from tests.support import real_uwsgi
-from tools.debian_root import UNAVAILABLE, FailedError, expect, wait_for
+from tests.support.real_uwsgi import APP, bare, wait_until
+from tools.debian_root import UNAVAILABLE, FailedError, expect
 from tools.environments import ROOT, uwsgi_for_tests
 from tools.release.source import version_of
 from tools.release.standalone import file_name
 
 REQUESTS = 40
 READY_SECONDS = 60.0
+COUNTED = "uwsgi_worker_requests_total"
 ONE = ("uwsgi_up", "uwsgi_socket_queue_measurable", "uwsgi_host_facts_available")
 
 
@@ -40,22 +41,21 @@ def main(argv: list[str]) -> int:
 
 def _try(program: str) -> None:
     http, port = free_port(), free_port()
-    options = ["--master", "--processes", "2", "--wsgi-file", str(real_uwsgi.APP), "--stats", "{directory}/stats"]
+    options = ["--master", "--processes", "2", "--wsgi-file", str(APP), "--stats", "{directory}/stats"]
     where = ["--http-socket", f"127.0.0.1:{http}"]
-    with real_uwsgi.bare(*options, *where, binary=str(uwsgi_for_tests())) as uwsgi:
+    with bare(*options, *where, binary=str(uwsgi_for_tests())) as uwsgi:
         serve = [program, "serve", "--stats", uwsgi.stats, "--web.listen-address", f"127.0.0.1:{port}"]
         exporter = subprocess.Popen(serve, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             print(f"--version: {_seconds([program, '--version']):.2f} s")
-            wait_for(lambda: total(get(port, "/metrics") or "", "uwsgi_up"), READY_SECONDS, "it reads uWSGI")
-            before = counted(port)
+            wait_until(lambda: _read(port, "uwsgi_up"), what="a reading of uWSGI")
+            before = _read(port, COUNTED)
             for _ in range(REQUESTS):
                 get(http, "/")
-            wait_for(lambda: counted(port) - before >= REQUESTS, READY_SECONDS, f"{REQUESTS} requests are counted")
-            metrics = get(port, "/metrics") or ""
-            wrong = [name for name in ONE if total(metrics, name) != 1]
+            wait_until(lambda: _read(port, COUNTED) >= before + REQUESTS, what="the count of the requests")
+            wrong = [name for name in ONE if _read(port, name) != 1]
             expect(not wrong, f"not 1: {', '.join(wrong)}")
-            print(f"resident memory of serve: {_resident(exporter.pid) / 1024:.1f} MB")
+            print(f"resident memory of serve: {_resident(exporter.pid) / 2**20:.1f} MB")
             check = _seconds([program, "check", "--seconds", "2", uwsgi.stats])
             print(f"check: {check:.2f} s, of which 2 s of watching")
             print(f"top --once: {_seconds([program, 'top', '--once', uwsgi.stats]):.2f} s")
@@ -68,12 +68,12 @@ def total(metrics: str, name: str) -> float:
     return sum(float(value) for value in re.findall(rf"^{name}(?:{{[^}}]*}})? (\S+)$", metrics, re.MULTILINE))
 
 
-def counted(port: int) -> float:
-    return total(get(port, "/metrics") or "", "uwsgi_worker_requests_total")
+def _read(port: int, name: str) -> float:
+    """The sum of a metric's samples; 0 while nothing answers."""
+    return total(get(port, "/metrics") or "", name)
 
 
 def _seconds(command: list[str]) -> float:
-    """Returns how long a command takes. Raises `FailedError` if its status is not 0."""
     began = time.monotonic()
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     expect(not ran.returncode, f"{' '.join(command)}: status {ran.returncode}: {ran.stderr}{ran.stdout}")
@@ -81,11 +81,9 @@ def _seconds(command: list[str]) -> float:
 
 
 def _resident(pid: int) -> int:
-    """The resident memory of a process and its children, in kB: the one file runs as a child of its loader."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    status = Path(f"/proc/{pid}/status").read_text()
-    own = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
-    return own + sum(_resident(int(child)) for child in children)
+    """The resident bytes of a process and its children: the one file runs as a child of its loader."""
+    process = psutil.Process(pid)
+    return sum(int(each.memory_info().rss) for each in (process, *process.children(recursive=True)))
 
 
 if __name__ == "__main__":

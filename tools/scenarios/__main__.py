@@ -1,7 +1,5 @@
 """Runs all scenarios or the named ones, and prints or writes what was seen. The exit status is 1 if any differs."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys
@@ -14,7 +12,7 @@ import msgspec
 from tools.bench.table import machine
 from tools.scenarios.checking import Seen
 from tools.scenarios.rows import find_rows
-from tools.scenarios.run import Result, count, plan, render_marks, run_rows
+from tools.scenarios.run import Result, count, plan, render_marks, run_all, run_row
 from tools.scenarios.scenario import Load, Scenario, Server
 from tools.tables import replace_section, table
 from uwsgi_headroom.check.reports import render_lines
@@ -47,7 +45,7 @@ def main() -> int:
             print(line(result), flush=True)
             print(full_text(result), file=texts, flush=True)
 
-        results = run_rows(rows, report)
+        results = run_all(rows, run_row, report)
     seconds = time.monotonic() - begun
     if options.write:
         document = replace_section(options.write.read_text(), "scenarios", f"{markdown(results)}\n")
@@ -59,7 +57,6 @@ def main() -> int:
 
 
 def line(result: Result) -> str:
-    """One line for a terminal, and one for each difference."""
     if result.seen is None:
         why = f"skipped, {result.skipped}" if result.skipped else result.different[0]
         return f"{result.mark} {result.row.name}: {why}"
@@ -74,7 +71,6 @@ def line(result: Result) -> str:
 
 
 def full_text(result: Result) -> str:
-    """What was run and expected, and the whole text that `check` writes about it."""
     row, seen = result.row, result.seen
     head = [f"{result.mark} {row.name}: {_server(row.server)}; {_loads(row)}; checked for {row.seconds:g} s"]
     codes = " or ".join(row.expected.first) or ", ".join(row.expected.also)
@@ -90,7 +86,6 @@ def full_text(result: Result) -> str:
 
 
 def markdown(results: Sequence[Result]) -> str:
-    """The situations by what `check` said of each, marked if not expected, and how many are rightly ok."""
     run = [result for result in results if not result.skipped]
     met = sum(not result.different for result in run)
     head = f"{met} of {len(run)} are as expected, {len(results) - len(run)} skipped. {machine()}"

@@ -1,7 +1,5 @@
 """Actions on a uWSGI during its check: signals, reloads, and failed deployments."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -15,7 +13,6 @@ from tests.support.real_uwsgi import Uwsgi, wait_until
 
 
 def kill_busy_worker(server: Uwsgi) -> None:
-    """Kills the single-threaded worker whose request began first, with SIGKILL."""
     killed: list[int] = []
 
     def kill_one() -> bool:
@@ -118,7 +115,6 @@ def ask_without_end(server: Uwsgi) -> None:
 
 
 def stop_router(server: Uwsgi) -> None:
-    """Stops the master's child that is no worker."""
     workers = {worker["pid"] for worker in json.loads(server.document())["workers"]}
     for child in psutil.Process(server.pid).children():
         if child.pid not in workers:
@@ -126,7 +122,6 @@ def stop_router(server: Uwsgi) -> None:
 
 
 def stop_accept_lock_holder(server: Uwsgi) -> None:
-    """Stops the worker that holds the lock of `thunder-lock`, as a debugger would."""
 
     def stop() -> bool:
         holder = find_accept_lock_holder(server)

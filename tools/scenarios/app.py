@@ -1,5 +1,7 @@
 """The application of the scenarios: computes, waits, fails, leaks memory or ends its worker, as its URL says.
 
+Its answers have the worker, and when it began and ended, in nanoseconds of the clock that all processes share.
+
 `/?cpu_ms=&io_ms=` computes, then waits; `/lock` does so one request at a time, `/hold` waits without releasing the
 interpreter lock, `/hash` computes without it; `/backend` asks the backend, with `time_out=1` on a socket with a
 time-out; `/events?seconds=` sends an event ten times a second, and computes before each; `/error` raises, `/failed`
@@ -64,7 +66,8 @@ uwsgi.spooler = process_task
 
 
 def application(environ, start_response):  # type: ignore[no-untyped-def]
-    query = parse_qs(environ.get("QUERY_STRING", ""))
+    enter = time.monotonic_ns()
+    query = parse_qs(environ["QUERY_STRING"])
     path = environ["PATH_INFO"]
     wait = float(query.get("io_ms", ["0"])[0]) / 1000
     if path == "/events":
@@ -95,5 +98,6 @@ def application(environ, start_response):  # type: ignore[no-untyped-def]
         case "/leak":
             LEAKED.append(b"x" * (1024 * int(query["kb"][0])))
     status = "500 Internal Server Error" if path == "/failed" else "200 OK"
-    start_response(status, [("Content-Type", "text/plain"), ("Content-Length", "3")])
+    times = [("X-Enter", str(enter)), ("X-Leave", str(time.monotonic_ns())), ("X-Worker", str(uwsgi.worker_id()))]
+    start_response(status, [("Content-Type", "text/plain"), ("Content-Length", "3"), *times])
     return [b"ok\n"]

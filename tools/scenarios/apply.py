@@ -1,8 +1,8 @@
 """Follows the advice of `check` on a real uWSGI under the same load, and measures what was promised.
 
-`python3 -m tools.scenarios.apply` checks a sick server, starts it again with the settings that the check's JSON advises
-(or with the scenario's own change of something outside uWSGI), and checks again; two steps at most. The exit status is
-1 if a row is missed. Promised and measured:
+Checks a sick server, starts it again with the settings that the check's JSON advises, or with the row's own change
+where that is no setting of uWSGI, and checks again; two steps at most. The exit status is 1 if a row is missed.
+Promised and measured:
 
 * The harm is gone, or is explained by a demand that the full queue or the busy threads hid before. Where the row makes
   the change, the first finding is gone, too; or what the row says that the change ends, and nothing else.
@@ -10,11 +10,8 @@
 * "Serves at least X/s": X within 15 % of the throughput under as many clients as the threads and the queue hold.
 * Where no queue was full: the response time, with the queue, is the time in service before, within 25 % or 20 ms.
 
-Each row has an open-loop load, which does not ease as the server slows, at a rate that one step can serve. `outside`
-makes the change where it is not a setting of uWSGI.
+Each row has an open-loop load, which does not ease as the server slows, at a rate that one step can serve.
 """
-
-from __future__ import annotations
 
 import argparse
 import re
@@ -23,9 +20,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any, NamedTuple
 
 from tools.scenarios import actions, rows
-from tools.scenarios.checking import Seen
+from tools.scenarios.checking import Seen, codes_of
 from tools.scenarios.rows import queues
 from tools.scenarios.rows.workers import RECYCLED
 from tools.scenarios.run import counted, run_all, see
@@ -45,8 +43,8 @@ BURSTS = (
 @dataclass(frozen=True)
 class Applied:
     """A scenario whose advice is followed. outside: makes the change, which `what` names; None: the advised settings.
-    Options of uWSGI in `what` must stand in the advice. ends: the codes that this change ends, if users still feel
-    something else, whose advice is followed in other rows; empty for all. quick: steady and short, for the tests."""
+    ends: the codes that this change ends, if users still feel something else, whose advice is followed in other rows;
+    empty for all. quick: steady and short, for the tests."""
 
     scenario: Scenario
     outside: Callable[[Scenario], Scenario] | None = None
@@ -65,12 +63,8 @@ def _without_path(scenario: Scenario) -> Scenario:
     return replace(scenario, loads=tuple(replace(load, path="/") for load in scenario.loads))
 
 
-def _without_burners(scenario: Scenario) -> Scenario:
-    return replace(scenario, burners=0)
-
-
-def _with_all_cpus(scenario: Scenario) -> Scenario:
-    return replace(scenario, server=replace(scenario.server, cpus="", quota=0.0))
+def _with_server(scenario: Scenario, **changes: Any) -> Scenario:
+    return replace(scenario, server=replace(scenario.server, **changes))
 
 
 def _advised(
@@ -94,46 +88,40 @@ def _set(scenario: Scenario, options: str) -> Scenario:
         if option in kept and option != "--env":
             del kept[kept.index(option) : kept.index(option) + 2]
         kept += [option, value] if value else [option]
-    return replace(scenario, server=replace(scenario.server, options=tuple(kept)))
+    return _with_server(scenario, options=tuple(kept))
 
 
 def _stop_and_reload_apart(scenario: Scenario) -> Scenario:
-    events = (Event(5.0, actions.reload),)
-    return replace(scenario, server=replace(scenario.server, die_on_term=True), events=events)
+    return replace(_with_server(scenario, die_on_term=True), events=(Event(5, actions.reload),))
 
 
 def _deploy_by_chain(scenario: Scenario) -> Scenario:
     changed = _set(scenario, "--lazy-apps --touch-chain-reload {directory}/reload")
-    return replace(changed, events=(Event(4.0, actions.deploy_slow_by_chain),), seconds=20.0)
-
-
-def _raise_somaxconn(scenario: Scenario) -> Scenario:
-    raised = _set(scenario, "--listen 100")
-    return replace(raised, server=replace(raised.server, somaxconn=100))
+    return replace(changed, events=(Event(4, actions.deploy_slow_by_chain),), seconds=20)
 
 
 def _without_kept(scenario: Scenario) -> Scenario:
     options = tuple(option.replace("--http11-socket", "--http-socket") for option in scenario.server.options)
-    return replace(scenario, server=replace(scenario.server, options=options))
+    return _with_server(scenario, options=options)
 
 
 def _without_map(scenario: Scenario) -> Scenario:
     options = tuple(option for option in scenario.server.options if option != "--map-socket" and ":" not in option)
-    return replace(scenario, server=replace(scenario.server, options=options))
+    return _with_server(scenario, options=options)
 
 
 ROWS = (
-    Applied(_sick("1x1 at 95 %", Server(), Load(part=0.95, io_ms=100), seconds=12.0), quick=True),
+    Applied(_sick("1x1 at 95 %", Server(), Load(part=0.95, io_ms=100), seconds=12), quick=True),
     Applied(_sick("prefork 8x1 at 90 %", Server(8), Load(part=0.9, io_ms=200))),
-    Applied(_sick("prefork 8x1 at 120 %", Server(8), Load(part=1.2, io_ms=100, most=150), lead=8.0), quick=True),
-    Applied(_sick("4x8 io at 110 %", Server(4, 8), Load(part=1.1, io_ms=400, most=150), lead=14.0)),
-    Applied(_sick("UNIX queue of 40 overflowing", Server(2, 1, ("--listen", "40")), Load(part=2, io_ms=200), lead=5.0)),
+    Applied(_sick("prefork 8x1 at 120 %", Server(8), Load(part=1.2, io_ms=100, most=150), lead=8), quick=True),
+    Applied(_sick("4x8 io at 110 %", Server(4, 8), Load(part=1.1, io_ms=400, most=150), lead=14)),
+    Applied(_sick("UNIX queue of 40 overflowing", Server(2, 1, ("--listen", "40")), Load(part=2, io_ms=200), lead=5)),
     Applied(
         _sick(
             "TCP queue of 40 overflowing",
             Server(2, 1, ("--listen", "40", "--http-socket", "{tcp}")),
             Load(part=2, io_ms=200, socket="tcp"),
-            lead=5.0,
+            lead=5,
         )
     ),
     Applied(
@@ -141,17 +129,17 @@ ROWS = (
             "cheaper at its ceiling",
             Server(4, 1, ("--cheaper", "2", "--cheaper-initial", "2")),
             Load(part=1.2, io_ms=300),
-            lead=14.0,
+            lead=14,
         )
     ),
-    Applied(_sick("long polls in every thread", Server(1, 8), Load(rate=1.25, io_ms=8000), seconds=18.0, lead=18.0)),
+    Applied(_sick("long polls in every thread", Server(1, 8), Load(rate=1.25, io_ms=8000), seconds=18, lead=18)),
     Applied(
         _sick(
             "max-requests far too tight",
             Server(4, 1, ("--max-requests", "5", *RECYCLED)),
             Load(part=0.4, io_ms=50),
-            seconds=10.0,
-            lead=4.0,
+            seconds=10,
+            lead=4,
         ),
         quick=True,
     ),
@@ -165,20 +153,20 @@ ROWS = (
         _without_path,
         "the application without its lock",
     ),
-    Applied(_sick("1x8 on the CPU", Server(1, 8), Load(rate=25, cpu_ms=50), lead=5.0, alone=True)),
+    Applied(_sick("1x8 on the CPU", Server(1, 8), Load(rate=25, cpu_ms=50), lead=5, alone=True)),
     Applied(
-        replace(_sick("2x2, beside burners", Server(2, 2), Load(rate=20, cpu_ms=40), lead=5.0, alone=True), burners=4),
-        _without_burners,
+        replace(_sick("2x2, beside burners", Server(2, 2), Load(rate=20, cpu_ms=40), lead=5, alone=True), burners=4),
+        partial(replace, burners=0),
         "the busy other programs stopped",
     ),
     Applied(
-        _sick("pinned on one CPU by taskset", Server(2, 2, cpus="0"), Load(rate=24, cpu_ms=50), lead=5.0, alone=True),
-        _with_all_cpus,
+        _sick("pinned on one CPU by taskset", Server(2, 2, cpus="0"), Load(rate=24, cpu_ms=50), lead=5, alone=True),
+        partial(_with_server, cpus=""),
         "all CPUs in its affinity mask",
     ),
     Applied(
-        _sick("cgroup quota of half a CPU", Server(2, 2, quota=0.5), Load(rate=16, cpu_ms=50), lead=5.0, alone=True),
-        _with_all_cpus,
+        _sick("cgroup quota of half a CPU", Server(2, 2, quota=0.5), Load(rate=16, cpu_ms=50), lead=5, alone=True),
+        partial(_with_server, quota=0.0),
         "no CPU quota",
     ),
     _advised("all workers reach max-requests together"),
@@ -191,7 +179,7 @@ ROWS = (
     _advised("a spooler that falls behind", "--spooler-processes 8"),
     _advised("one stuck request", "--harakiri 10"),
     _advised(
-        _sick("bursts overflow the queue of 40", Server(2, 1, queues.SHORT), *BURSTS, seconds=12.0),
+        _sick("bursts overflow the queue of 40", Server(2, 1, queues.SHORT), *BURSTS, seconds=12),
         "--listen 100",
         ends=("clients_refused",),
     ),
@@ -200,9 +188,9 @@ ROWS = (
             "bursts overflow the 40 of net.core.somaxconn",
             Server(2, 1, queues.SHORT, somaxconn=40),
             *BURSTS,
-            seconds=12.0,
+            seconds=12,
         ),
-        _raise_somaxconn,
+        lambda scenario: _with_server(_set(scenario, "--listen 100"), somaxconn=100),
         "net.core.somaxconn 100, and `listen` 100",
         ends=("clients_refused",),
     ),
@@ -250,17 +238,13 @@ HARMS = {"clients_refused", "queue_wait", "queue_filling", "respawn_loop", "satu
 """Codes that must be gone after the change, with all that is critical. A cause may stay as a warning."""
 
 
-@dataclass(frozen=True)
-class Step:
-    """A check, the change that followed it, and what it promised."""
-
+class Step(NamedTuple):
     seen: Seen
     change: str
     serves: float | None
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     """steps: the changes made, in order; after: the last check; most: requests per second under more clients than the
     last setting's threads; None without a promise."""
 
@@ -291,11 +275,7 @@ def _follow(row: Applied) -> Result:
         seen = see(scenario)
     if not steps:
         return Result(row, (), seen, missed=("no harm, or no change that a setting makes, was seen",))
-    promised = steps[-1].serves
-    most = None
-    if promised is not None:
-        crowd = _crowd(scenario)
-        most = see(crowd).figures.get("throughput")
+    most = None if steps[-1].serves is None else see(_crowd(scenario)).figures.get("throughput")
     missed = tuple(_misses(row, steps, seen, most))
     return Result(row, tuple(steps), seen, most, missed)
 
@@ -306,16 +286,10 @@ def _open_loop(scenario: Scenario) -> Scenario:
 
 
 def _crowd(scenario: Scenario) -> Scenario:
-    """The scenario under more clients than it has threads, for its greatest throughput."""
     main = max(scenario.loads, key=lambda load: load.rate)
-    crowd = Load(
-        clients=min(300, 2 * scenario.server.capacity),
-        io_ms=main.io_ms,
-        cpu_ms=main.cpu_ms,
-        path=main.path,
-        socket=main.socket,
-    )
-    return replace(scenario, loads=(crowd,), seconds=max(SATURATED_SECONDS, 5 * main.io_ms / 1000), lead=2.0)
+    clients = min(300, 2 * scenario.server.capacity)
+    crowd = Load(clients=clients, io_ms=main.io_ms, cpu_ms=main.cpu_ms, path=main.path, socket=main.socket)
+    return replace(scenario, loads=(crowd,), seconds=max(SATURATED_SECONDS, 5 * main.io_ms / 1000), lead=2)
 
 
 def _change_outside(row: Applied, scenario: Scenario, seen: Seen) -> tuple[Scenario, Step] | None:
@@ -350,10 +324,6 @@ def set_options(server: Server, settings: Mapping[str, int]) -> Server:
     return replace(server, options=tuple(options))
 
 
-def _codes(seen: Seen) -> set[str]:
-    return {each["code"] for finding in seen.grave for each in (finding, *finding["harms"])}
-
-
 def _harms(seen: Seen) -> set[str]:
     return {
         each["code"]
@@ -365,19 +335,19 @@ def _harms(seen: Seen) -> set[str]:
 
 def _misses(row: Applied, steps: Sequence[Step], after: Seen, most: float | None) -> Iterator[str]:
     before, promised = steps[-1].seen, steps[-1].serves
+    had, still = set(codes_of(before.grave)), set(codes_of(after.grave))
     if row.ends:
-        left = _codes(after) & set(row.ends)
+        left = still & set(row.ends)
     else:
-        left = _harms(after) | (_codes(after) & {before.first} if row.outside and not row.scenario.burners else set())
+        left = _harms(after) | (still & {before.first} if row.outside and not row.scenario.burners else set())
     if left:
         yield f"still {', '.join(sorted(left))}"
     if promised is not None and most is not None and abs(promised / most - 1) > WITHIN:
         yield f"promised {promised:.1f}/s, serves {most:.1f}/s"
     service = before.figures.get("response_time")
-    if promised is None or service is None or "clients_refused" in _codes(before):
+    # With the last two, the time in service before was itself a wait for the interpreter.
+    if promised is None or service is None or had & {"clients_refused", "interpreter_bound", "interpreter_lock_held"}:
         return
-    if "interpreter_bound" in _codes(before) or "interpreter_lock_held" in _codes(before):
-        return  # the time in service before was itself a wait for the interpreter
     response = _response(after)
     part, seconds = SLOWER
     if response > service + max(part * service, seconds):
@@ -387,10 +357,6 @@ def _misses(row: Applied, steps: Sequence[Step], after: Seen, most: float | None
 def _response(seen: Seen) -> float:
     """The mean response time in seconds, with the wait in the listen queue."""
     return seen.figures.get("response_time", 0.0) + seen.figures.get("queue_wait", 0.0)
-
-
-def run_rows(rows: Sequence[Applied], report: Callable[[Result], None], beside: int = BESIDE) -> list[Result]:
-    return run_all(rows, lambda row: row.scenario, follow, report, beside)
 
 
 def _row(result: Result) -> str:
@@ -430,7 +396,7 @@ def main() -> int:
     rows = [row for row in ROWS if not options.names or any(name in row.scenario.name for name in options.names)]
     rows = [row for row in rows if not why_not(row.scenario)]
     begun = time.monotonic()
-    results = run_rows(rows, _say)
+    results = run_all(rows, follow, _say, BESIDE)
     seconds = time.monotonic() - begun
     missed = sum(bool(result.missed) for result in results)
     print(f"{len(results) - missed} kept, {missed} missed; {seconds:.0f} s.")

@@ -1,12 +1,11 @@
 """Runs the servers beside a uWSGI: real ones that its application asks, nginx in front of it, and stand-ins.
 
 PostgreSQL, Redis and nginx listen on a loopback address of their own each, at the well-known port, by which the verdict
-knows their names. They are installed, or unpacked from Debian's packages; the clients are in `.venv-clients`, where
-uWSGI finds them by `pythonpath`. The first row that needs one unpacks or installs it, which takes no root and starts no
-service.
+knows their names. They are installed, or unpacked from Debian's packages, without root, by the first row that needs
+one; the clients are in `.venv-clients`, where uWSGI finds them by `pythonpath`.
 
-`python3 -m tools.scenarios.beside KIND HOST PORT [SECONDS]` stands in for another server. It writes a line once it is
-ready, and runs until it is ended.
+`python3 -m tools.scenarios.beside KIND HOST PORT [SECONDS]` stands in for another server, after a line once it is
+ready.
 
     answer   answers each byte with one byte after SECONDS
     lost     answers one byte on each connection, whose packets are dropped from then on
@@ -15,8 +14,6 @@ ready, and runs until it is ended.
     backend  answers each line, a number of milliseconds, with one byte after that time. It works on SECONDS requests at
              once, on one of each connection; the others wait, first come, first served
 """
-
-from __future__ import annotations
 
 import asyncio
 import contextlib
@@ -55,7 +52,6 @@ _POSTGRES = "/usr/lib/postgresql/*/bin"
 
 
 def find_server(program: str) -> Path | None:
-    """A server's program: on PATH, where Debian installs it, or unpacked."""
     places = [os.environ.get("PATH", os.defpath), "/usr/sbin", *sorted(glob.glob(_POSTGRES), reverse=True)]
     places += [str(UNPACKED / "usr" / name) for name in ("bin", "sbin")]
     found = shutil.which(program, path=os.pathsep.join(places))

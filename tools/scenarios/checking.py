@@ -152,7 +152,6 @@ def read_document(document: dict[str, Any], exit_status: int, row: Scenario) -> 
 
 
 def _sentence(document: dict[str, Any], findings: tuple[dict[str, Any], ...], outcome: Outcome) -> str:
-    """The verdict, leaving aside other programs on the machine."""
     if outcome != "ok":
         return str(findings[0]["title"])
     left_out = document["status"] != "ok"

@@ -1,14 +1,14 @@
 """The application of the scenarios in `rows.complaints`: each URL waits in one place that only the kernel sees.
 
-`/shared?io_ms=` asks the backend (`beside`) over one connection that was opened at the import, `/own`
-over a connection of its worker, `/pool` over one of a pool of five. `/print` writes 4 KB to standard output, `/flock`
-holds the lock of a file, `/leave` leaves it to a program for 40 s and ends the worker, `/sqlite` a file of SQLite,
-`/two` one of two places, `/turn` a lock and then sleeps without it, `/run` starts a program that computes, `/unread`
-one that writes so many bytes, which nobody reads, `/open` keeps a descriptor open, `/thread` starts a thread that does
-not end, or uses a pool of 32 with `pool=1`, and any other one takes `kb=` of memory for a moment. BACKEND is the
-backend's port; IMPORT makes the import do one of these: `shared` opens the connection; if there is a file `hang`,
-`connect` asks for an answer that never comes, and anything else waits for a lock that it holds; `timer` and `mule` run
-a timer for 1.8 of 2 s, in a worker or in a mule.
+`/shared?io_ms=` asks the backend (`beside`) over one connection that was opened at the import, `/own` over a connection
+of its worker, `/pool` over one of a pool of five. `/print` writes 4 KB to standard output, `/flock` holds the lock of a
+file, `/leave` leaves it to a program for 40 s and ends the worker, `/sqlite` a file of SQLite, `/two` one of two
+places, `/turn` a lock and then sleeps without it, `/run` starts a program that computes, `/unread` one that writes so
+many bytes, which nobody reads, `/open` keeps a descriptor open, `/thread` starts a thread that does not end, or uses a
+pool of 32 with `pool=1`, and any other one takes `kb=` of memory for a moment. BACKEND is the backend's port. IMPORT
+makes the import do one of these: `shared` opens the connection; if there is a file `hang`, `connect` asks for an answer
+that never comes, and anything else waits for a lock that it holds; `timer` and `mule` run a timer for 1.8 of 2 s,
+there.
 """
 
 import concurrent.futures
@@ -79,7 +79,7 @@ def pooled():  # type: ignore[no-untyped-def]
 
 
 def application(environ, start_response):  # type: ignore[no-untyped-def]
-    path, query = environ["PATH_INFO"], parse_qs(environ.get("QUERY_STRING", ""))
+    path, query = environ["PATH_INFO"], parse_qs(environ["QUERY_STRING"])
     ms = round(float(query.get("io_ms", ["0"])[0]))
     match path:
         case "/shared" | "/own":

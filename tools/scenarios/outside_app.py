@@ -52,7 +52,7 @@ def exchange(connection: socket.socket) -> None:
 
 
 def application(environ, start_response):  # type: ignore[no-untyped-def]
-    query = parse_qs(environ.get("QUERY_STRING", ""))
+    query = parse_qs(environ["QUERY_STRING"])
     timeout = float(query["timeout"][0]) if "timeout" in query else None
     for number in map(int, query.get("n", [])):
         begin = time.monotonic()

@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from importlib import import_module
 from urllib.parse import parse_qs
 
 HOST, PORT = os.environ["OUTSIDE"].split(":")
@@ -16,7 +17,7 @@ OWN = threading.local()
 
 def psycopg2() -> Callable[[float], None]:
     """A query on the thread's own connection."""
-    import psycopg2  # type: ignore[import-not-found,import-untyped,unused-ignore]  # noqa: PLC0415  (only this client)
+    psycopg2 = import_module("psycopg2")
 
     def query(seconds: float) -> None:
         if not hasattr(OWN, "connection"):
@@ -30,7 +31,7 @@ def psycopg2() -> Callable[[float], None]:
 
 def sqlalchemy() -> Callable[[float], None]:
     """A query on a connection of SQLAlchemy's pool, whose default size is 5."""
-    import sqlalchemy  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415
+    sqlalchemy = import_module("sqlalchemy")
 
     engine = sqlalchemy.create_engine(f"postgresql+psycopg2://postgres@{HOST}:{PORT}/postgres", max_overflow=0)
 
@@ -43,13 +44,13 @@ def sqlalchemy() -> Callable[[float], None]:
 
 def django() -> Callable[[float], None]:
     """A transaction that locks one row while it works."""
-    from django import conf, db, setup  # type: ignore[import-not-found,import-untyped,unused-ignore]  # noqa: PLC0415
+    conf, db, django = map(import_module, ("django.conf", "django.db", "django"))
 
     database = {"ENGINE": "django.db.backends.postgresql", "NAME": "postgres", "USER": "postgres"}
     conf.settings.configure(DATABASES={"default": {**database, "HOST": HOST, "PORT": PORT}})
-    setup()
+    django.setup()
 
-    class Stock(db.models.Model):  # type: ignore[misc,unused-ignore]
+    class Stock(db.models.Model):  # type: ignore[misc,name-defined]
         left = db.models.IntegerField(default=0)
 
         class Meta:
@@ -72,7 +73,7 @@ def django() -> Callable[[float], None]:
 
 def redis() -> Callable[[float], None]:
     """A command that keeps Redis busy, from redis-py's pool of connections with a timeout."""
-    import redis  # type: ignore[import-not-found,import-untyped,unused-ignore]  # noqa: PLC0415
+    redis = import_module("redis")
 
     client = redis.Redis(HOST, int(PORT), socket_timeout=30, socket_connect_timeout=5)
 
@@ -83,7 +84,7 @@ def redis() -> Callable[[float], None]:
 
 
 def requests() -> Callable[[float], None]:
-    import requests  # type: ignore[import-not-found,import-untyped,unused-ignore]  # noqa: PLC0415
+    requests = import_module("requests")
 
     def get(seconds: float) -> None:
         try:

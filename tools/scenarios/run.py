@@ -1,14 +1,12 @@
 """Runs scenarios, their healthy twins and random variations of both: starts a server and its load, and runs `check`."""
 
-from __future__ import annotations
-
 import random
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
 
 from tools.scenarios.checking import Seen, check, differences
 from tools.scenarios.rows import ROWS, find_twin
@@ -22,10 +20,7 @@ BESIDE = 4
 """How many rows that need no CPU run at a time."""
 
 
-@dataclass(frozen=True)
-class Result:
-    """A row and its result: what `check` reported and how it differs, or why the row was skipped."""
-
+class Result(NamedTuple):
     row: Scenario
     seen: Seen | None
     different: tuple[str, ...] = ()
@@ -47,7 +42,6 @@ def run_row(row: Scenario) -> Result:
 
 
 def see(row: Scenario) -> Seen:
-    """Starts the server and its load, runs the check, ends all programs."""
     with started(row.server) as place, burning(row.burners):
         addressed = [(counted(load, row.server), place.address_for(load)) for load in row.loads]
         with loaded(addressed) as load:
@@ -56,21 +50,11 @@ def see(row: Scenario) -> Seen:
         return replace(seen, tally=load.tally)
 
 
-def run_rows(rows: Iterable[Scenario], report: Callable[[Result], None], beside: int = BESIDE) -> list[Result]:
-    return run_all(list(rows), lambda row: row, run_row, report, beside)
-
-
-def run_all(
-    rows: Sequence[R],
-    scenario_of: Callable[[R], Scenario],
-    run: Callable[[R], T],
-    report: Callable[[T], None],
-    beside: int,
-) -> list[T]:
+def run_all(rows: Sequence[R], run: Callable[[R], T], report: Callable[[T], None], beside: int = BESIDE) -> list[T]:
     """Runs rows: first those that need no CPU, `beside` at a time, the longest first, then the others alone. Reports
-    each result at once, and returns all in the order of the rows."""
+    each result at once, and returns all in the order of the rows. A row is a scenario or has one."""
     results: dict[int, T] = {}
-    scenarios = [scenario_of(row) for row in rows]
+    scenarios: list[Any] = [getattr(row, "scenario", row) for row in rows]
     places = sorted(range(len(rows)), key=lambda place: -(scenarios[place].lead + scenarios[place].seconds))
     pool = ThreadPoolExecutor(beside)
     try:
@@ -88,7 +72,6 @@ def run_all(
 
 
 def counted(load: Load, server: Server) -> Load:
-    """The load with its rate in requests per second, if it was given as a part of the capacity."""
     if not load.part:
         return load
     return replace(load, rate=load.part * server.capacity * 1000 / (load.io_ms + load.cpu_ms))
@@ -97,8 +80,7 @@ def counted(load: Load, server: Server) -> Load:
 VARIATIONS = 2
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """A line of the table: a row, or a twin that is no row, and its variations."""
 
     row: Scenario
@@ -150,9 +132,8 @@ LONGER_CHECK = 1.2
 
 
 def vary(row: Scenario, seed: int) -> Scenario:
-    """The variation of a scenario that a seed stands for. Other service times at the same load share, another
-    size of the same kind where the row permits it, other arrivals and a slightly longer check: an expert comes to the
-    same verdict."""
+    """The variation of a scenario that a seed stands for: other service times at the same load share, another size
+    where the row permits it, other arrivals and a slightly longer check. An expert comes to the same verdict."""
     chance = random.Random(f"{row.name} wide {seed}")
     server = row.server
     if row.resized and not server.bare:
@@ -176,7 +157,6 @@ def _resize(number: int, chance: random.Random) -> int:
 
 
 def _vary_load(load: Load, growth: float, longer: float) -> Load:
-    """The load scaled by the server's `growth`, with requests `longer` by this factor."""
     is_long = load.io_ms > MOST_VARIED_MS
     return replace(
         load,

@@ -13,7 +13,8 @@ from tests.support.real_uwsgi import Uwsgi
 Outcome = Literal["ok", "warning", "critical", "unknown"]
 OUTCOMES: tuple[Outcome, ...] = ("ok", "warning", "critical", "unknown")
 
-APP = Path(__file__).with_name("app.py")
+APPS = Path(__file__).parent
+APP = APPS / "app.py"
 
 NO_MORE = ("raise `threads`", "raise `processes`")
 """For `Expected.not_words`: advice that does not help."""
@@ -21,31 +22,27 @@ NO_MORE = ("raise `threads`", "raise `processes`")
 
 @dataclass(frozen=True)
 class Load(load.Load):
-    """Requests of one kind. Exactly one of part, rate and clients sets how many.
-
-    part: part of the server's thread capacity, as open-loop arrivals. socket: the file name of a UNIX socket in the
-    server's directory, or "tcp".
-    """
+    """Requests of one kind. Exactly one of part, rate and clients sets how many. part: of the server's thread capacity,
+    as open-loop arrivals. socket: the file name of a UNIX socket in the server's directory, or "tcp"."""
 
     part: float = 0.0
 
 
 @dataclass(frozen=True)
 class Server:
-    """A uWSGI. In options, `{directory}` is its directory, `{tcp}` a free loopback address for requests.
+    """A uWSGI. In options, `{directory}` is its directory, `{tcp}` a free loopback address for requests, `{clients}`
+    where the clients of real servers are installed (`beside`).
 
     threads: threads or coroutines of each process. tcp_stats: serve the stats on loopback TCP. before: a shell command
-    that runs in its directory before the start. cpus: its CPUs, as a list for taskset. quota: CPUs that a cgroup allows
-    it. memory: bytes that a cgroup allows it. somaxconn: net.core.somaxconn in a network namespace
-    of its own; 0: that of this machine. bare: an emperor, without an application. die_on_term: whether SIGTERM
-    ends it. files: contents of files in its directory, by name. app: the file of its application. backend: how many
-    requests a backend beside it works on at once, whose port is `{backend}` in options and BACKEND_PORT in the
-    environment; 0 for a server without one. beside: other servers that its application asks, real or
-    stand-ins, each `KIND` or `KIND:SECONDS` (`beside`); their addresses are in the environment variable OUTSIDE.
-    output: a shell redirection of its standard output and error, such as `> pipe`. nginx: settings of a real nginx in
-    front of it, which listens on the UNIX socket `front`; empty for none. restarts: seconds after which it is started
-    again when it has ended, as by a service manager; 0: never. In options, `{clients}` is where the clients of real
-    servers are installed (`beside`).
+    that runs in its directory before the start. cpus: a list for taskset. quota, memory: CPUs and bytes that a cgroup
+    allows it. somaxconn: net.core.somaxconn in a network namespace of its own; 0: that of this machine. bare: an
+    emperor, without an application. die_on_term: whether SIGTERM ends it. files: texts of files in its directory, by
+    name. backend: how many requests a backend beside it works on at once, whose port is `{backend}` in options and
+    BACKEND_PORT in the environment; 0: there is none. beside: other servers that its application asks, real or
+    stand-ins, each `KIND` or `KIND:SECONDS` (`beside`); their addresses are in the variable OUTSIDE. output: a shell
+    redirection of its standard output and error. nginx: settings of a real nginx in front of it, which listens on the
+    UNIX socket `front`; empty for none. restarts: seconds after which it is started again when it has ended, as by a
+    service manager; 0: never.
     """
 
     processes: int = 1
@@ -82,13 +79,10 @@ class Event:
 
 @dataclass(frozen=True)
 class Expected:
-    """The correct verdict.
-
-    first: allowed codes of the first finding above info; empty: no finding is above info. also: codes that must be
-    among the findings. words: words that the first finding must contain (any finding, if none is above info).
-    not_words: words that no advice of a finding above info may contain. limits: allowed first limits of headroom; empty
-    for any.
-    """
+    """The correct verdict. first: allowed codes of the first finding above info; empty: none is above info. also: codes
+    that must be among the findings. words: that the first finding must contain (any finding, if none is above info).
+    not_words: that no advice of a finding above info may contain. limits: allowed first limits of headroom; empty for
+    any."""
 
     outcome: Outcome
     first: tuple[str, ...] = ()
@@ -96,6 +90,9 @@ class Expected:
     words: tuple[str, ...] = ()
     not_words: tuple[str, ...] = ()
     limits: tuple[str | None, ...] = ()
+
+
+CALM = Expected("ok", limits=("threads",))
 
 
 @dataclass(frozen=True)
@@ -111,7 +108,6 @@ class Twin:
 
 
 def healthy(name: str = "", *loads: Load, server: Server | Mapping[str, Any] | None = None, **changes: Any) -> Twin:
-    """A twin, for rows of the table."""
     return Twin(name, loads, server or {}, changes)
 
 

@@ -1,22 +1,21 @@
 """Starts the uWSGI of a scenario and its load, and provides the addresses for its load and its check."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json
 import os
+import re
 import shlex
 import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from app.load import as_json
-from tests.support import real_uwsgi
+from tests.support.real_uwsgi import Uwsgi, bare, free_port, uwsgi_binary, wait_until
 from tools.environments import ROOT
 from tools.scenarios import beside
 from tools.scenarios.scenario import Load, Scenario, Server
@@ -29,11 +28,10 @@ _DNS_PORT = 53
 _NUMBERS = itertools.count(1)
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """A running server. stats: its address for `check`; tcp: its address for requests over TCP, if it serves any."""
 
-    uwsgi: real_uwsgi.Uwsgi
+    uwsgi: Uwsgi
     stats: str
     tcp: tuple[str, int]
 
@@ -43,13 +41,11 @@ class Place:
 
 @contextlib.contextmanager
 def started(server: Server) -> Iterator[Place]:
-    tcp, stats_port = ("127.0.0.1", real_uwsgi.free_port()), real_uwsgi.free_port()
-    backend = ("127.0.0.1", real_uwsgi.free_port())
+    tcp, stats_port = ("127.0.0.1", free_port()), free_port()
+    backend = ("127.0.0.1", free_port())
     stats = f"127.0.0.1:{stats_port}" if server.tcp_stats else "{directory}/stats"
     known = {"{tcp}": f"{tcp[0]}:{tcp[1]}", "{backend}": str(backend[1]), "{clients}": str(beside.PACKAGES)}
-    options = list(server.options)
-    for name, value in known.items():
-        options = [option.replace(name, value) for option in options]
+    options = [re.sub("|".join(known), lambda found: known[found[0]], option) for option in server.options]
     if not server.bare:
         options = [*_fixed_options(server), "--stats", stats, *options]
     with contextlib.ExitStack() as stack:
@@ -62,7 +58,7 @@ def started(server: Server) -> Iterator[Place]:
         binary = stack.enter_context(_wrapped(server))
         ready = ("127.0.0.1", stats_port) if server.tcp_stats else None
         running = stack.enter_context(
-            real_uwsgi.bare(*options, files=server.files, binary=binary, ready=ready, die_on_term=server.die_on_term)
+            bare(*options, files=server.files, binary=binary, ready=ready, die_on_term=server.die_on_term)
         )
         if server.nginx:
             stack.enter_context(beside.nginx_in_front(running.directory, server.nginx))
@@ -70,7 +66,6 @@ def started(server: Server) -> Iterator[Place]:
 
 
 def _beside(kind: str) -> contextlib.AbstractContextManager[str]:
-    """A real server if it is one of that name, else a stand-in."""
     real = beside.BESIDE.get(kind)
     return real(f"127.0.9.{next(_NUMBERS) % 250 + 1}") if real else standing_in(kind)
 
@@ -81,7 +76,7 @@ def standing_in(kind: str, address: tuple[str, int] | None = None) -> Iterator[s
     one."""
     name, _, seconds = kind.partition(":")
     of_dns = (f"127.0.9.{next(_NUMBERS) % 250 + 1}", _DNS_PORT)
-    host, port = address or (of_dns if name == "dns" else ("127.0.0.1", real_uwsgi.free_port()))
+    host, port = address or (of_dns if name == "dns" else ("127.0.0.1", free_port()))
     command = [sys.executable, "-m", "tools.scenarios.beside", name, host, str(port), *filter(None, [seconds])]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as process:
         try:
@@ -105,8 +100,7 @@ def _fixed_options(server: Server) -> list[str]:
 
 @contextlib.contextmanager
 def _wrapped(server: Server) -> Iterator[str]:
-    """Yields a program that starts uWSGI with this server's CPUs, limits and shell command."""
-    uwsgi = real_uwsgi.uwsgi_binary()
+    uwsgi = uwsgi_binary()
     limited = server.cpus or server.quota or server.memory or server.somaxconn
     if not (limited or server.before or server.output or server.restarts):
         yield uwsgi
@@ -129,7 +123,6 @@ def _wrapped(server: Server) -> Iterator[str]:
 
 
 def _limits(server: Server) -> Iterator[tuple[str, dict[str, int]]]:
-    """The cgroups of a server: controllers, and the values in their files."""
     if server.quota:
         yield "cpu", {"cpu.cfs_period_us": 100_000, "cpu.cfs_quota_us": round(100_000 * server.quota)}
     if server.memory:
@@ -152,12 +145,11 @@ def _cgroup(controller: str, values: Mapping[str, int]) -> Iterator[Path]:
             (cgroup / name).write_text(str(value))
         yield cgroup
     finally:
-        real_uwsgi.wait_until(lambda: not (cgroup / "cgroup.procs").read_text(), what="the cgroup to be empty")
+        wait_until(lambda: not (cgroup / "cgroup.procs").read_text(), what="the cgroup to be empty")
         cgroup.rmdir()
 
 
 def why_not(row: Scenario) -> str | None:
-    """Why a row cannot run here, or None: what it needs itself, and what its server needs."""
     server = row.server
     if row.as_nobody and os.geteuid() != 0:
         return "only root can run the check as another user"
@@ -169,9 +161,8 @@ def why_not(row: Scenario) -> str | None:
         except OSError as error:
             return f"no cgroup of version 1 with this limit can be made: {error.strerror}"
     if server.somaxconn:
-        tried = subprocess.run(
-            ["sh", "-c", f"{_in_network_with(40)} true"], capture_output=True, text=True, check=False
-        )
+        command = ["sh", "-c", f"{_in_network_with(40)} true"]
+        tried = subprocess.run(command, capture_output=True, text=True, check=False)
         if tried.returncode:
             return f"no network namespace can be made: {tried.stderr.strip()}"
     if any(kind.startswith("dns") for kind in server.beside):
@@ -181,7 +172,7 @@ def why_not(row: Scenario) -> str | None:
         except OSError as error:
             return f"port {_DNS_PORT} cannot be served: {error.strerror}"
     if "--gevent" in server.options:
-        python = Path(real_uwsgi.uwsgi_binary()).with_name("python")
+        python = Path(uwsgi_binary()).with_name("python")
         if subprocess.run([str(python), "-c", "import gevent"], capture_output=True, check=False).returncode:
             return "gevent is not installed beside uWSGI"
     return row.skip()
@@ -214,10 +205,8 @@ def loaded(loads: Sequence[tuple[Load, Address]], *before: str) -> Iterator[Runn
 
 @contextlib.contextmanager
 def burning(processes: int) -> Iterator[None]:
-    burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(processes)]
-    try:
+    with contextlib.ExitStack() as stack:
+        for _ in range(processes):
+            burner = stack.enter_context(subprocess.Popen([sys.executable, "-c", "while True: pass"]))
+            stack.callback(burner.kill)
         yield
-    finally:
-        for burner in burners:
-            burner.kill()
-            burner.wait()

@@ -1,12 +1,12 @@
 """The application of the scenarios in `rows.coroutines`: requests wait for threads that serve none, or for themselves.
 
 `/executor?io_ms=` waits in an executor of EXECUTOR threads, two by default, `/processes` with a lock that all processes
-share, `/deadlock` with two locks, taken in both orders; `/itself` makes the request to SELF, the address of this
-server; `/event_loop` asks the backend (`beside`) at BACKEND_PORT in an event loop of its own;
-`/computes` starts a thread that never stops computing. `/limited` sleeps until a rate limit of 5 requests a second in
-each worker lets it go on. `/consumer` waits for a thread that the import starts if CONSUMER is set. `/native` sleeps
-for a quarter of the time, and waits for the rest in a semaphore of the C library of its own, as the client of gRPC
-does, until another thread posts it. `/exits` calls sys.exit(). Every other URL sleeps.
+share, `/deadlock` with two locks, taken in both orders; `/itself` asks SELF, the address of this server; `/event_loop`
+the backend (`beside`) at BACKEND_PORT in an event loop of its own; `/computes` starts a thread that never stops
+computing. `/limited` sleeps until a rate limit of 5 requests a second in each worker lets it go on. `/consumer` waits
+for a thread that the import starts if CONSUMER is set. `/native` sleeps for a quarter of the time, and waits for the
+rest in a semaphore of the C library, as the client of gRPC does, until another thread posts it. `/exits` calls
+sys.exit(). Every other URL sleeps.
 """
 
 import asyncio
@@ -131,7 +131,7 @@ ROUTES = {
 
 
 def application(environ, start_response):  # type: ignore[no-untyped-def]
-    ms = float(parse_qs(environ.get("QUERY_STRING", "")).get("io_ms", ["0"])[0])
+    ms = float(parse_qs(environ["QUERY_STRING"]).get("io_ms", ["0"])[0])
     serve = ROUTES.get(environ["PATH_INFO"])
     if serve:
         serve(ms)

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -12,16 +13,59 @@ from app.lab import __main__ as lab
 from app.lab import affinity, flask_steps, processes, published, uneven_workers, wsgi_servers
 from app.lab.__main__ import EXPERIMENTS, main, run_undisturbed
 from app.lab.clients import Answers, Load
-from app.lab.experiment import Length, Progress, interleave, load_label, run_series
-from app.lab.figures import Finding, compare_change, error_rate, order, other_cpus, ratio
-from app.lab.programs import Programs, kept_machine, mask_file
+from app.lab.experiment import Length, Progress, Results, interleave, load_label, run_series
+from app.lab.figures import Finding, Runs, compare_change, error_rate, order, other_cpus, ratio
+from app.lab.programs import Machine, Programs, kept_machine, mask_file
 from app.lab.results import Observed, Outcome, ResultsError, Setup, Spread, open_results, spread
 from app.lab.run import Planned, run_once
 from app.lab.wsgi_servers import SERVERS, left_out
-from tests.app.lab.made_up import machine, observed, outcome, results
 from tools import environments
 from tools.environments import Environment
 from tools.prepare import PACKAGES
+
+
+def outcome(
+    setup: str, load: str, number: int = 0, *, rate: float = 100.0, mean: float = 0.1, **rest: object
+) -> Outcome:
+    """A run of 10 s."""
+    answers = Answers(seconds=10.0, answered=round(rate * 10), mean=mean, p99=2 * mean)
+    figures = {"server_cpu": 1.0, "clients_cpu": 0.1, "cpus": (0.6, 0.6), "memory": 50_000_000} | rest
+    return Outcome(setup=setup, load=load, number=number, answers=answers, **figures)
+
+
+def observed(shares: Mapping[int, float] | None = None, **rest: object) -> Observed:
+    """The figures of a uWSGI with these shares."""
+    shares = shares or {1: 0.5, 2: 0.5}
+    figures = {
+        "throughput": 40.0,
+        "response_time": 0.15,
+        "concurrency": 6.0,
+        "hot_ratio": max(shares.values()) * len(shares),
+        "cost": 0.0,
+        "interpreter_load": 0.5,
+        "waits": {"interpreter_lock": 0.1},
+        "interpreter_waits": dict.fromkeys(shares, 0.1),
+    } | rest
+    return Observed(shares=shares, **figures)
+
+
+def machine(**changed: object) -> Machine:
+    described: dict[str, object] = {
+        "cpus": 2,
+        "system": "Linux 6.1",
+        "python": "CPython 3.11.7",
+        "versions": {"uWSGI": "2.0.31"},
+        "missing": {},
+        "fibonacci": {"interpreted": 2e-6, "compiled": 0.5e-6},
+        "fib_n": 30,
+        "fib_seconds": 0.1,
+    }
+    return Machine(**(described | changed))
+
+
+def results(directory: Path, *outcomes: Outcome, **changed: object) -> Results:
+    return Results(runs=Runs(outcomes), machine=machine(**changed), directory=directory)
+
 
 MINUTES = 25
 
@@ -135,7 +179,7 @@ A, B = Setup(name="A", command=("a", "{port}")), Setup(name="B", command=("b", "
 LOADS = {"light": Load(clients=1), "heavy": Load(clients=8)}
 
 
-class Runs:
+class CountedRuns:
     """Stands in for the runner: each run takes the number of runs so far as its requests per second."""
 
     def __init__(self, stop_after: int = 1000) -> None:
@@ -169,15 +213,15 @@ class Runs:
 def test_interrupted_series_continues(tmp_path):
     """No run is repeated, and all outcomes are returned as they were, in the order of the plan."""
     plan, file, said = interleave([A, B], LOADS, 2), tmp_path / "new" / "results", []
-    first = Runs(stop_after=3)
+    first = CountedRuns(stop_after=3)
     with pytest.raises(KeyboardInterrupt):
         run_series(plan, file, said.append, first)
-    second = Runs()
+    second = CountedRuns()
     outcomes = run_series(plan, file, said.append, second)
     assert first.labels + second.labels == [f"{p.setup.name} {p.label} {p.number}" for p in plan]
     assert [outcome.answers and outcome.answers.answered for outcome in outcomes] == [1, 2, 3, 1, 2, None, 4, None]
     assert outcomes[0].observed.residency == {1: {0: 1.5}}
-    assert run_series(plan, file, said.append, Runs(stop_after=0)) == outcomes
+    assert run_series(plan, file, said.append, CountedRuns(stop_after=0)) == outcomes
     assert len(file.read_text().splitlines()) == 8
     assert said[0] == "1 of 8: A under light, run 1; 2 min 36 s left"
     assert said[1] == "  1 requests/s, mean 20 ms"
@@ -188,15 +232,15 @@ def test_interrupted_series_continues(tmp_path):
 def test_a_series_goes_on_in_its_file(tmp_path):
     """A torn last line is repeated; a plan may grow."""
     plan, file = interleave([A], LOADS, 1), tmp_path / "results"
-    run_series(plan, file, print, Runs())
+    run_series(plan, file, print, CountedRuns())
     whole = file.read_bytes()
     file.write_bytes(whole[:-20])
-    again = Runs()
+    again = CountedRuns()
     run_series(plan, file, print, again)
     assert again.labels == ["A heavy 0"]
     assert [json.loads(line)["outcome"]["load"] for line in file.read_text().splitlines()] == ["light", "heavy"]
-    file, more = tmp_path / "results", Runs()
-    run_series(interleave([A], LOADS, 1), file, print, Runs())
+    file, more = tmp_path / "results", CountedRuns()
+    run_series(interleave([A], LOADS, 1), file, print, CountedRuns())
     run_series(interleave([A, B], LOADS, 1), file, print, more)
     assert more.labels == ["B light 0", "B heavy 0"]
 
@@ -212,16 +256,16 @@ def test_a_series_goes_on_in_its_file(tmp_path):
 def test_results_of_another_plan_are_refused(tmp_path, setups, loads, why):
     """Results are never mixed; the file stays as it is."""
     file = tmp_path / "results"
-    run_series(interleave([A], LOADS, 1), file, print, Runs())
+    run_series(interleave([A], LOADS, 1), file, print, CountedRuns())
     before = file.read_bytes()
     with pytest.raises(ResultsError, match=f"another plan: it has run 1 of A under light, {why}"):
-        run_series(interleave(setups, loads, 1), file, print, Runs())
+        run_series(interleave(setups, loads, 1), file, print, CountedRuns())
     assert file.read_bytes() == before
 
 
 def test_files_that_cannot_be_written_are_refused(tmp_path):
     with pytest.raises(ResultsError, match="cannot write the result to /dev/full: No space left on device"):
-        run_series(interleave([A], LOADS, 1), Path("/dev/full"), print, Runs())
+        run_series(interleave([A], LOADS, 1), Path("/dev/full"), print, CountedRuns())
 
     def fail(_planned):
         raise OSError(28, "No space left on device")
@@ -231,10 +275,10 @@ def test_files_that_cannot_be_written_are_refused(tmp_path):
     file = tmp_path / "results"
     file.write_text("{}\n")
     with pytest.raises(ResultsError, match="line 1, is not the result of a run"):
-        run_series(interleave([A], LOADS, 1), file, print, Runs())
+        run_series(interleave([A], LOADS, 1), file, print, CountedRuns())
     file.unlink()
     with open_results(file), pytest.raises(ResultsError, match="another series"):
-        run_series(interleave([A], LOADS, 1), file, print, Runs())
+        run_series(interleave([A], LOADS, 1), file, print, CountedRuns())
 
 
 def test_spread():

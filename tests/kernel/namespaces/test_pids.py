@@ -11,9 +11,9 @@ import pytest
 from msgspec.structs import replace
 
 from tests.kernel.contained import Family, contained, family, read_children, snapshot_of, started
-from tests.support.clock import MovableClock
 from tests.support.other_namespaces import as_nobody, as_root
 from tests.support.real_uwsgi import wait_until
+from tests.support.simulated_server import MovableClock
 from uwsgi_headroom import stats
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.host import Host

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from tests.kernel.options.trees import PID, make_tree
+from tests.kernel.trees import PID, make_tree
 from uwsgi_headroom.kernel.options import MasterFiles
 
 

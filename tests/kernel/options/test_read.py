@@ -7,7 +7,7 @@ import string
 
 import pytest
 
-from tests.kernel.options.trees import CWD, PID, make_tree, options_of, set_in
+from tests.kernel.trees import CWD, PID, make_tree, options_of, set_in
 from uwsgi_headroom.kernel.options import KINDS, MOST_BYTES, MOST_DEPTH, MOST_FILES, read_options
 from uwsgi_headroom.record import Options
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.kernel.options.test_read import FILES
-from tests.kernel.options.trees import make_tree, set_in
+from tests.kernel.trees import make_tree, set_in
 from tests.support import real_uwsgi
 from tests.support.other_namespaces import as_nobody, as_root
 from uwsgi_headroom.kernel.options import FIELDS, Value, parse_value, read_options

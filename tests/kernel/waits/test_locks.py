@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from tests.support.clock import MovableClock
+from tests.support.simulated_server import MovableClock
 from uwsgi_headroom.kernel.waits import locks
 from uwsgi_headroom.kernel.waits.locks import FileLocks, WorkerLocks, parse_locks, read_semaphores
 from uwsgi_headroom.record import LockUse

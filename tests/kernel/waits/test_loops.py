@@ -5,8 +5,7 @@ import os
 import pytest
 
 from tests.kernel.waits.test_sampler import IDLE, MEMORY, SLEEPS, line_of, of_x86_64, polling, sampled
-from tests.support.clock import MovableClock
-from tests.support.simulated_server import Server
+from tests.support.simulated_server import MovableClock, Server
 from uwsgi_headroom.kernel.waits import descriptors, loops, worker_threads
 from uwsgi_headroom.kernel.waits.sampler import WaitSampler, WaitSetting
 from uwsgi_headroom.kernel.waits.system_calls import Blocked

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernel.listeners import listening
-from tests.support.clock import MovableClock
+from tests.kernel.contained import listening
 from tests.support.other_namespaces import IPV6, over_ipv6
 from tests.support.real_uwsgi import wait_until
+from tests.support.simulated_server import MovableClock
 from uwsgi_headroom.kernel import sock_diag
 from uwsgi_headroom.kernel.waits import peers
 from uwsgi_headroom.kernel.waits.peers import Peer, Peers

@@ -21,9 +21,9 @@ from msgspec import Struct, field
 
 from tests.kernel.contained import snapshot_of
 from tests.kernel.waits.test_sampler import needs_known_calls
-from tests.support.clock import MovableClock
 from tests.support.other_namespaces import as_nobody, as_root, forbid_netlink, in_child, knows_socket_call
 from tests.support.real_uwsgi import Uwsgi, uwsgi, wait_until
+from tests.support.simulated_server import MovableClock
 from uwsgi_headroom.analysis.locks import compute_lock
 from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.integrals import Integrals

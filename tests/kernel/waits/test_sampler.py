@@ -17,8 +17,7 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
-from tests.support.clock import MovableClock
-from tests.support.simulated_server import Server
+from tests.support.simulated_server import MovableClock, Server
 from uwsgi_headroom.kernel.aside import Direct, PausedError
 from uwsgi_headroom.kernel.waits import descriptors, holders, locks, memory, sampler, worker_threads
 from uwsgi_headroom.kernel.waits.memory import MemoryMap

@@ -1,20 +1,25 @@
-"""Request threads among the other threads of real processes."""
+"""Request threads among the other threads of real processes, and old requests whose threads go on."""
 
 import json
 import os
 import random
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 
-from tests.kernel.waits.test_sampler import READ, of_x86_64, sampled
-from tests.support.clock import MovableClock
+import msgspec
+
+from tests.kernel.waits.test_sampler import READ, of_x86_64, sampled, sampler_after
 from tests.support.real_uwsgi import wait_until
-from tests.support.simulated_server import Server
+from tests.support.simulated_server import MovableClock, Server
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.waits import worker_threads
 from uwsgi_headroom.kernel.waits.sampler import WaitSampler, WaitSetting
+from uwsgi_headroom.kernel.waits.schedules import Streams
 from uwsgi_headroom.kernel.waits.system_calls import parse_system_call, read_system_call
 from uwsgi_headroom.kernel.waits.worker_threads import RequestThreads
 
@@ -135,3 +140,31 @@ def test_a_worker_that_has_ended_does_not_switch_the_server_off():
         living.kill()
     os.waitpid(ended, 0)
     assert sampled(WaitSampler(WaitSetting()), server).off is None
+
+
+def test_a_thread_that_still_writes():
+    """A request goes on if its thread has written something in the last 30 s; one that never does is stuck."""
+    streams, own = Streams(), {"own": (os.getpid(), threading.get_native_id()), "ended": (os.getpid(), 1 << 22)}
+    with open(os.devnull, "wb", buffering=0) as file:
+        assert streams.find(own, 100.0) == ()
+        assert streams.find(own, 101.0) == (), "nothing is known of what it wrote before"
+        file.write(b"data: x\n\n")
+        assert streams.find(own, 101.5) == (), "it looks once a second"
+        assert streams.find(own, 102.0) == ("own",)
+    assert streams.find(own, 131.0) == ("own",)
+    assert streams.find(own, 132.0) == ()
+    assert streams.find({}, 133.0) == ()
+
+
+def test_the_thread_of_an_old_request_without_stats(monkeypatch):
+    """uWSGI numbers its threads. A thread that was idle a moment ago serves no old request, whatever it writes."""
+    of, _ = sampler_after(1.0)
+    monkeypatch.setattr(of._streams, "find", lambda old, now: old)
+    worker = msgspec.structs.replace(Server(processes=1).read(1.0).snapshot.workers[0], serving={0: time.time() - 20})
+    threads = SimpleNamespace(all_found=True, threads=[7001, 7002])
+    idle_at = {7001: time.monotonic(), 7002: time.monotonic() - 20}
+    at = worker_threads.LookedAt(7, None, None, True, worker=worker, threads=threads, locks=None, idle_at=idle_at)
+    assert of._find_streams([at], of_kernel=False) == {(1, 0): (7, 7001)}
+    assert of._find_streams([at], of_kernel=True) == {(1, 0): (7, 7002)}
+    idle_at[7002] = time.monotonic()
+    assert of._find_streams([at], of_kernel=True) == {}

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.report.render.conftest import HOSTILE
+from tests.report.conftest import HOSTILE
 from tests.support.browser import browser
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.report.command import render, write_file

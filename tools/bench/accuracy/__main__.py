@@ -1,28 +1,26 @@
 """Compares the exporter's figures with the truth: a real uWSGI, the exporter, and a load that times its own requests.
 
-Prints the table; "clients' own" is how much more the clients saw from connection to end, and so bounds the error of the
-truth (`generator`). The exit status is 0 whatever was measured. Each case starts its own uWSGI, exporter and load.
+"clients' own" is how much more the clients saw from connection to end, and so bounds the error of the truth
+(`generator`). The exit status is 0 whatever was measured. Each case starts its own uWSGI, exporter and load.
 
-Requests wait rather than compute, so that two CPUs can serve 32 threads: a mean of 0.2 s, exponential, and 1 ms of CPU.
-At 20 % and 60 % of capacity there are twice as many clients, and their think time equals the wait, so that the number
-of requests in service varies at random. At 100 % there is one client per thread, without think time. Bursts alternate
-one second on and one second off, with as many clients as fill that part of the threads.
+Requests wait rather than compute, so that two CPUs can serve 32 threads. At 20 % and 60 % of capacity there are twice
+as many clients, who think for as long, so that the number of requests in service varies at random; at 100 % one for
+each thread, without think time. Bursts alternate one second on and off, with as many clients as fill that part of the
+threads.
 """
-
-from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 
 from tests.support.real_uwsgi import uwsgi
 from tools.bench import table
 from tools.bench.accuracy import judge, percentiles
-from tools.bench.accuracy.generator import APP, LISTEN, Case, Load, generator
+from tools.bench.accuracy.generator import LISTEN, Case, Load, generator
 from tools.bench.accuracy.judge import Measured
 from tools.bench.accuracy.scrapes import Scrape, Scraper, exporting
 from tools.bench.table import Line
+from tools.scenarios.scenario import APP
 
 WAIT_MS, CPU_MS = 200.0, 1.0
 WARM_UP = 3.0  # seconds: fifteen mean waits
@@ -91,18 +89,11 @@ def main() -> None:
     options = table.parse_options("accuracy", __doc__, 60)
     print(table.render_table(table.LINE_HEAD, []), flush=True)
     lines: list[Line] = []
-    runs = [
-        *((case.name, partial(run, case, options.seconds)) for case in every()),
-        *((kind.name, partial(percentiles.run, kind, options.seconds)) for kind in percentiles.every()),
-        *(
-            (queued.name, partial(percentiles.run_queue, queued, options.seconds))
-            for queued in percentiles.every_queue()
-        ),
-    ]
-    for name, measure in runs:
-        if options.only in name:
-            judgements = measure()
-            print(table.lines(name, judgements), flush=True)
+    kinds = ((every, run), (percentiles.every, percentiles.run), (percentiles.every_queue, percentiles.run_queue))
+    for case, measure in ((case, measure) for cases, measure in kinds for case in cases()):
+        if options.only in case.name:
+            judgements = measure(case, options.seconds)
+            print(table.lines(case.name, judgements), flush=True)
             lines += judgements
     missed = sum(line.met is False for line in lines)
     judged = sum(line.met is not None for line in lines)

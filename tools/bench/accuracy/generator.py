@@ -1,15 +1,10 @@
 """The load: closed-loop clients, one thread each, in a separate process, that time every request; and their truth.
 
-A client connects (no keep-alive), sends a request, reads the response to its end, waits, and repeats. Times are
-nanoseconds of CLOCK_MONOTONIC.
-
-A request is in service from the time when uWSGI takes it from the listen queue until uWSGI closes it. Only uWSGI knows
-these times, but two intervals bound them: the application's (enter to leave) is a little shorter, and the client's
-(connected to end) a little longer, or much longer if the request had to queue. The application's intervals count as the
-truth; how far the clients' value lies above it bounds its error. A run counts only if no request failed.
+A client connects, sends a request, reads the response to its end, waits, and repeats. Times are nanoseconds of
+CLOCK_MONOTONIC. Only uWSGI knows when it takes a request from the listen queue and when it closes it. The application's
+interval (enter to leave) is a little shorter, and counts as the truth; the client's (connected to end) is a little
+longer, or much longer in a queue, and how far it lies above bounds the error. A run counts only if no request failed.
 """
-
-from __future__ import annotations
 
 import contextlib
 import math
@@ -24,13 +19,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from pathlib import Path
 from statistics import fmean
+from typing import NamedTuple
 
 from tests.support.real_uwsgi import Uwsgi, sized
-
-APP = Path(__file__).with_name("app.py")
-"""The application that serves the load."""
 
 LONGEST_WAIT = 5
 """A random wait is at most this many times the mean."""
@@ -57,8 +49,7 @@ class Load:
 LISTEN = 100
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(NamedTuple):
     """One server and its load. long: whether a long request runs beside the load, for half of the time. by_log: whether
     the truth is uWSGI's request log: the application is called only when its thread has the interpreter lock, and does
     not see the wait for it."""
@@ -81,8 +72,7 @@ class Case:
         return ("127.0.0.1", server.http) if self.tcp else str(server.directory / "web")
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """One request. connecting <= connected <= enter <= leave, first_byte <= end; worker: the uWSGI worker id."""
 
     connecting: int
@@ -95,8 +85,6 @@ class Record:
 
 
 class Clients:
-    """The client threads and their records."""
-
     def __init__(self, load: Load, address: str | tuple[str, int]) -> None:
         self.load = load
         self.records: list[Record] = []
@@ -115,7 +103,6 @@ class Clients:
         self._start(self._ask, seconds * 1000)
 
     def stop(self) -> None:
-        """Returns when the last request has ended."""
         self._stop.set()
         for thread in self._threads:
             thread.join()
@@ -201,8 +188,7 @@ SHAPES: dict[str, Callable[[random.Random, float], float]] = {
 SECOND = 1_000_000_000
 
 
-@dataclass(frozen=True)
-class Truth:
+class Truth(NamedTuple):
     """The records of one load. Windows are (start, end) in monotonic seconds."""
 
     records: tuple[Record, ...]
@@ -225,7 +211,6 @@ class Truth:
         return time / SECOND / (window[1] - window[0])
 
     def client_time(self, window: tuple[float, float]) -> float:
-        """Mean seconds from connected to end of requests that ended in the window."""
         return fmean((record.end - record.connected) / SECOND for record in self._ended(window))
 
     def wait(self, window: tuple[float, float]) -> float:
@@ -258,7 +243,6 @@ class Generator:
         self._orders.send(("long", seconds))
 
     def stop(self) -> Truth:
-        """Waits for the requests in flight; returns the records."""
         self._orders.send(("stop",))
         if not self._orders.poll(PATIENCE):
             raise AssertionError(f"requests did not end within {PATIENCE} s")
@@ -268,7 +252,6 @@ class Generator:
 
 @contextlib.contextmanager
 def generator(load: Load, address: str | tuple[str, int]) -> Iterator[Generator]:
-    """Yields a load on an address; the load begins with `go`."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_run, args=(load, address, theirs), daemon=True)

@@ -4,8 +4,6 @@ A figure from counters is their growth divided by the time between two scrapes. 
 time that samples cover, so that a gap in the sampling does not count as idle.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import sqrt
@@ -37,7 +35,6 @@ class Measured:
 
 
 def exact(case: Measured) -> Iterator[Line]:
-    """Compares the requests between two scrapes without load, in total and by worker: they must be equal."""
     ours = {worker: round(n) for worker, n in Span(case.before, case.after).by_worker(REQUESTS).items()}
     truth = {worker: case.truth.counts().get(worker, 0) for worker in ours}
     failed = len(case.truth.failures)
@@ -53,7 +50,6 @@ def _shares(counts: dict[int, int]) -> str:
 
 
 def concurrency(case: Measured, bursty: bool) -> Iterator[Line]:
-    """Compares both concurrencies under load."""
     whole = Span(case.start, case.end)
     law, observed = whole.growth(RUNNING) / whole.seconds, whole.growth(BUSY) / whole.growth(OBSERVED)
     instants, samples = window(whole, case.scrapes), _samples(whole)
@@ -85,7 +81,6 @@ def in_flight(case: Measured, middle: Scrape) -> Iterator[Line]:
 
 
 def queue(case: Measured) -> Iterator[Line]:
-    """Compares the wait in the listen queue with the time that clients waited beyond uWSGI's running time."""
     whole = Span(case.start, case.end)
     instants = window(whole, case.scrapes)
     ours = (whole.growth(QUEUE) / whole.growth(OBSERVED)) / (whole.growth(REQUESTS) / whole.seconds)

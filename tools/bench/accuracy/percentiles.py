@@ -4,8 +4,6 @@ Two exporters watch one uWSGI, at 10 and 5 samples a second. Each window holds e
 else.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from bisect import bisect_left
@@ -14,9 +12,10 @@ from dataclasses import replace
 from typing import Any
 
 from tests.support.real_uwsgi import uwsgi
-from tools.bench.accuracy.generator import APP, Case, Load, Record, generator
+from tools.bench.accuracy.generator import Case, Load, Record, generator
 from tools.bench.accuracy.scrapes import Scrape, exporting, first_reading
 from tools.bench.table import Line, within
+from tools.scenarios.scenario import APP
 from uwsgi_headroom.history.response_times.bins import BUCKET_BOUNDS
 from uwsgi_headroom.numbers import percentile
 
@@ -62,10 +61,7 @@ def run(case: Case, seconds: float) -> list[Line]:
     by_application = sorted((record.leave - record.enter) / 1e9 for record in records)
     truth = sorted(log) if case.by_log else by_application
     other = by_application if case.by_log else sorted(log)
-    lines: list[Line] = []
-    for rate, document, scrape in measured:
-        lines += _judge(rate, document, scrape, truth, other)
-    return lines
+    return [line for seen in measured for line in _judge(*seen, truth, other)]
 
 
 def _judge(rate: int, document: Any, scrape: Scrape, truth: Sequence[float], other: Sequence[float]) -> Iterator[Line]:
@@ -74,7 +70,8 @@ def _judge(rate: int, document: Any, scrape: Scrape, truth: Sequence[float], oth
     yield Line(f"{rate}/s count", str(count), str(len(truth)), f"{error:+d}", "exact", error == 0)
     for ours in document["response_times"]["percentiles"]:
         share = ours["share"]
-        yield _judge_percentile(rate, ours, percentile(truth, share), percentile(other, share))
+        line = judge_percentile(f"{rate}/s p{100 * share:g}", ours, percentile(truth, share), 1 / rate)
+        yield replace(line, note=f"{line.note}; other clock {1000 * percentile(other, share):.0f} ms")
         yield from _judge_quantile(rate, scrape, share, percentile(truth, share))
     for bound in BOUNDS:
         if bound >= 2 / rate:
@@ -104,11 +101,6 @@ def histogram_quantile(share: float, bounds: Sequence[float], counts: Sequence[f
     return low + (bounds[place] - low) * (rank - below) / (counts[place] - below)
 
 
-def _judge_percentile(rate: int, ours: Any, truth: float, other: float) -> Line:
-    line = judge_percentile(f"{rate}/s p{100 * ours['share']:g}", ours, truth, 1 / rate)
-    return replace(line, note=f"{line.note}; other clock {1000 * other:.0f} ms")
-
-
 def judge_percentile(name: str, ours: Any, truth: float, interval: float) -> Line:
     """The line of a percentile, which may have only an upper bound. ours: as in the exporter's document. interval:
     seconds between two samples."""
@@ -122,7 +114,6 @@ def judge_percentile(name: str, ours: Any, truth: float, interval: float) -> Lin
 
 
 def judge_share(name: str, ours: float, truth: float) -> Line:
-    """The line of a share of the requests."""
     met = abs(ours - truth) <= max(POINT, SHARE * truth)
     return Line(name, f"{ours:.2%}", f"{truth:.2%}", f"{100 * (ours - truth):+.2f}", "10% or 0.5 points", met)
 
@@ -176,23 +167,15 @@ def _judge_queue(document: Any, last: Scrape, scrapes: Sequence[Scrape], records
 
 def _judge_oldest(scrapes: Sequence[Scrape], records: Sequence[Record]) -> Line:
     """Compares the age of the oldest request at the reading behind each scrape, whose time is known to some ms."""
-    first, name = first_reading(scrapes), "uwsgi_listen_queue_oldest_wait_seconds"
-    errors: list[float] = []
-    ages: list[float] = []
+    first, metric = first_reading(scrapes), "uwsgi_listen_queue_oldest_wait_seconds"
+    figure, target, errors = "oldest request, worst error", "one interval", dict[float, float]()
     for scrape in scrapes:
         at = (first + scrape.elapsed) * SECOND
-        truth = max([at - each.connected for each in records if each.connected <= at < each.enter], default=0) / SECOND
-        if name in scrape.samples and truth > INTERVAL:
-            ages.append(truth)
-            errors.append(abs(scrape.total(name) - truth))
+        age = max([at - each.connected for each in records if each.connected <= at < each.enter], default=0) / SECOND
+        if metric in scrape.samples and age > INTERVAL:
+            errors[age] = 1000 * abs(scrape.total(metric) - age)
     if not errors:
-        return Line("oldest request, worst error", "-", "no old request at a scrape", "-", "one interval", None)
-    middle = percentile(sorted(errors), 0.5)
-    return Line(
-        "oldest request, worst error",
-        f"{1000 * max(errors):.0f} ms",
-        f"{len(ages)} ages of {1000 * min(ages):.0f} to {1000 * max(ages):.0f} ms",
-        f"median {1000 * middle:.0f} ms",
-        "one interval",
-        max(errors) <= INTERVAL,
-    )
+        return Line(figure, "-", "no old request at a scrape", "-", target, None)
+    worst, median = max(errors.values()), percentile(sorted(errors.values()), 0.5)
+    ages = f"{len(errors)} ages of {1000 * min(errors):.0f} to {1000 * max(errors):.0f} ms"
+    return Line(figure, f"{worst:.0f} ms", ages, f"median {median:.0f} ms", target, worst <= 1000 * INTERVAL)

@@ -1,7 +1,5 @@
 """Runs the exporter and scrapes it, and computes the growth of counters between two scrapes."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re
@@ -50,7 +48,6 @@ class Scrape:
         return self.samples[name][frozenset(labels.items())]
 
     def by_worker(self, name: str) -> dict[int, float]:
-        """Values by worker, summed over other labels."""
         values: dict[int, float] = {}
         for labels, value in self.samples.get(name, {}).items():
             worker = int(dict(labels)["worker_id"])
@@ -62,8 +59,6 @@ class Scrape:
 
 
 class Scraper:
-    """Scrapes an exporter on demand, and keeps all scrapes."""
-
     def __init__(self, exporter: Exporter) -> None:
         self._exporter = exporter
         self.scrapes: list[Scrape] = []
@@ -109,11 +104,8 @@ class Span:
 
 
 def first_reading(scrapes: Sequence[Scrape]) -> float:
-    """The monotonic time of the exporter's first reading, to a few milliseconds.
-
-    A reading comes before the response of its scrape is complete, so each scrape gives an upper bound. The scrape that
-    was answered soonest after its reading gives the tightest.
-    """
+    """The monotonic time of the exporter's first reading, to a few milliseconds: a reading comes before the response of
+    its scrape is complete, and the scrape that was answered soonest after its reading gives the tightest bound."""
     return min(scrape.received - scrape.elapsed for scrape in scrapes)
 
 

@@ -1,7 +1,5 @@
 """All rows by theme, each with an expectation that was written before its first run. A twin with a name is a row."""
 
-from __future__ import annotations
-
 from tools.scenarios.rows import complaints, coroutines, queues, threads, waits, way_in, workers
 from tools.scenarios.scenario import Scenario, Twin
 
@@ -24,8 +22,7 @@ def find_twin(row: Scenario) -> Scenario | None:
 
 
 def find_rows(names: list[str]) -> list[Scenario]:
-    """The rows whose name contains one of the texts, or all for no text. Raises LookupError for a text in no
-    name."""
+    """The rows whose name contains one of the texts, or all for no text. Raises LookupError for a text in no name."""
     for name in names:
         if not any(name.lower() in row.name.lower() for row in ROWS):
             raise LookupError(f"no scenario has {name!r} in its name")

@@ -4,19 +4,15 @@ Only the gevent rows have coroutines that wait: in ugreen, of several requests t
 2.0.31). Those with threads need the right to see waits, as the rows in `waits` do.
 """
 
-from __future__ import annotations
-
-from pathlib import Path
-
-from tools.scenarios.scenario import NO_MORE, Expected, Load, Scenario, Server, healthy
+from tools.scenarios.scenario import APPS, CALM, NO_MORE, Expected, Load, Scenario, Server, healthy
 
 GEVENT = Server(2, 20, ("--gevent", "20", "--gevent-monkey-patch"))
 UNPATCHED = ("--gevent", "20")
 NO_MORE_COROUTINES = ("raise `gevent`", "raise `async`", *NO_MORE)
-KERNEL_APP = Path(__file__).parents[1] / "kernel_app.py"
-OUTSIDE_APP = Path(__file__).parents[1] / "outside_app.py"
+KERNEL_APP = APPS / "kernel_app.py"
+OUTSIDE_APP = APPS / "outside_app.py"
 FULL = Expected("warning", ("saturation",), words=("async",), not_words=("raise `threads`",), limits=("threads",))
-APP = Path(__file__).parents[1] / "threads_app.py"
+APP = APPS / "threads_app.py"
 CONSUMER = ("--env", "CONSUMER=1")
 
 ROWS = (
@@ -35,13 +31,13 @@ ROWS = (
         why="One interpreter at its limit: 16 users wait 1.3 s for 80 ms of work. More coroutines make it worse.",
         twin=healthy("", Load(rate=3, cpu_ms=80)),
     ),
-    Scenario("gevent at rest", GEVENT, Expected("ok", limits=("threads",)), (Load(clients=4, io_ms=200),)),
+    Scenario("gevent at rest", GEVENT, CALM, (Load(clients=4, io_ms=200),)),
     Scenario(
         "gevent with long requests",
         GEVENT,
-        Expected("ok", limits=("threads",)),
+        CALM,
         (Load(clients=20, io_ms=50_000), Load(clients=2, io_ms=50)),
-        lead=33.0,
+        lead=33,
         why="Event streams and long polls last by nature, and half of the cores are free.",
     ),
     Scenario("gevent full", GEVENT, FULL, (Load(clients=40, io_ms=400),), twin="gevent at rest"),
@@ -76,7 +72,7 @@ ROWS = (
         why="Nothing is patched, so each worker serves one request at a time, and 18 of 20 clients wait in the queue.",
         twin="gevent, calls that yield",
     ),
-    Scenario("gevent, calls that yield", GEVENT, Expected("ok", limits=("threads",)), (Load(clients=20, io_ms=200),)),
+    Scenario("gevent, calls that yield", GEVENT, CALM, (Load(clients=20, io_ms=200),)),
     Scenario(
         "gevent, a connection that is not answered",
         Server(2, 20, UNPATCHED, app=OUTSIDE_APP, beside=("hole",)),
@@ -87,7 +83,7 @@ ROWS = (
             not_words=NO_MORE_COROUTINES,
         ),
         (Load(clients=6, path="/new?n=0&timeout=5"),),
-        seconds=15.0,
+        seconds=15,
         twin=healthy(
             "gevent, connections that yield", server=Server(2, 20, GEVENT.options, app=OUTSIDE_APP, beside=("hole",))
         ),
@@ -139,14 +135,14 @@ ROWS = (
             limits=("other",),
         ),
         (Load(rate=60, io_ms=100, path="/executor", most=100),),
-        lead=4.0,
+        lead=4,
         why="Each request waits until one of two threads of its worker has slept 100 ms for it: no request holds what "
         "the others wait for.",
         twin=healthy(
             "an executor with room",
             Load(clients=5, io_ms=100, path="/executor"),
             server=Server(2, 8, ("--env", "EXECUTOR=8"), app=APP),
-            lead=2.0,
+            lead=2,
         ),
     ),
     Scenario(
@@ -159,12 +155,12 @@ ROWS = (
             not_words=NO_MORE,
         ),
         (Load(clients=5, io_ms=20, path="/consumer"),),
-        lead=8.0,
+        lead=8,
         twin=healthy(
             "a thread that each worker has started",
             Load(clients=4, io_ms=20, think_ms=100, path="/consumer"),
             server=Server(2, 4, (*CONSUMER, "--lazy-apps"), app=APP),
-            lead=4.0,
+            lead=4,
         ),
     ),
     Scenario(
@@ -212,8 +208,8 @@ ROWS = (
             not_words=NO_MORE,
         ),
         (Load(rate=20, io_ms=50, path="/deadlock", most=40),),
-        seconds=16.0,
-        lead=4.0,
+        seconds=16,
+        lead=4,
         twin=healthy("", Load(rate=20, io_ms=50)),
     ),
     Scenario(

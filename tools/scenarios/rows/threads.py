@@ -3,23 +3,12 @@
 The rows whose requests compute need a machine with at least two CPUs and little else on it.
 """
 
-from __future__ import annotations
+from tools.scenarios.scenario import CALM, NO_MORE, Expected, Load, Scenario, Server, healthy
 
-from tools.scenarios.scenario import NO_MORE, Expected, Load, Scenario, Server, healthy
-
-CALM = Expected("ok", limits=("threads",))
 PREFORK, THREADED = Server(8), Server(4, 8)
 CHEAPER = ("--cheaper", "2", "--cheaper-initial", "2")
-MAPPED = (
-    "--http-socket",
-    "{directory}/hot",
-    "--map-socket",
-    "0:1",
-    "--http-socket",
-    "{directory}/calm",
-    "--map-socket",
-    "1:2,3",
-)
+HOT, COLD = ("--http-socket", "{directory}/hot"), ("--http-socket", "{directory}/calm")
+MAPPED = (*HOT, "--map-socket", "0:1", *COLD, "--map-socket", "1:2,3")
 NO_THREADS = ("raise `threads`",)
 
 ROWS = (
@@ -29,13 +18,13 @@ ROWS = (
         Server(),
         Expected("warning", ("saturation",), words=("processes",), limits=("threads",)),
         (Load(part=0.83, io_ms=100),),
-        seconds=20.0,
+        seconds=20,
         why="Near its limit; arrivals are so even that hardly any waits.",
         twin=healthy(
             "1x1 at 12 %",
             Load(part=0.12, io_ms=100),
             expected=CALM,
-            seconds=12.0,
+            seconds=12,
             quick=True,
         ),
         resized=True,
@@ -60,7 +49,7 @@ ROWS = (
         ),
         (Load(part=1.2, io_ms=100),),
         quick=True,
-        lead=3.0,
+        lead=3,
         why="The queue of 100 fills: users wait a second for 100 ms of service, or are refused.",
         twin="prefork 8x1 at 50 %",
         resized=True,
@@ -70,9 +59,9 @@ ROWS = (
         THREADED,
         Expected("critical", ("saturation", "clients_refused", "queue_wait"), words=("threads",), limits=("threads",)),
         (Load(part=1.1, io_ms=400, most=150),),
-        lead=12.0,
+        lead=12,
         why="The queue of 100 fills: users wait longer than they are served, or are refused.",
-        twin=healthy("4x8 io at 50 %", Load(part=0.5, io_ms=200), expected=CALM, lead=2.0),
+        twin=healthy("4x8 io at 50 %", Load(part=0.5, io_ms=200), expected=CALM, lead=2),
         resized=True,
     ),
     Scenario(
@@ -96,7 +85,7 @@ ROWS = (
     Scenario(
         "thunder-lock",
         Server(4, 8, ("--thunder-lock",)),
-        Expected("ok", limits=("threads",)),
+        CALM,
         (Load(part=0.3, io_ms=200),),
         resized=True,
     ),
@@ -109,10 +98,10 @@ ROWS = (
     Scenario(
         "cheaper scaling",
         Server(8, 1, CHEAPER),
-        Expected("ok", limits=("threads",)),
+        CALM,
         (Load(clients=4, io_ms=300),),
-        seconds=18.0,
-        lead=0.0,
+        seconds=18,
+        lead=0,
     ),
     Scenario(
         "cheaper, an application that loads slowly",
@@ -124,15 +113,15 @@ ROWS = (
             limits=(None,),
         ),
         (Load(clients=6, io_ms=300),),
-        seconds=16.0,
-        lead=12.0,
+        seconds=16,
+        lead=12,
         why="Six users need six workers. Cheaper mode starts the next one only when the last one is up, ten seconds "
         "later.",
         twin=healthy(
             "cheaper, enough workers from the start",
             Load(clients=3, io_ms=300),
             server=Server(8, 1, ("--cheaper", "7", "--lazy-apps"), files={"slow": "10"}),
-            expected=Expected("ok", limits=("threads",)),
+            expected=CALM,
         ),
     ),
     Scenario(
@@ -140,7 +129,7 @@ ROWS = (
         Server(3, 3),
         Expected("warning", ("saturation",), words=("the slowest 1 % of the requests take at least", "`--routes`")),
         (Load(rate=150, io_ms=10), Load(rate=3, io_ms=2000, path="/slow")),
-        seconds=20.0,
+        seconds=20,
         why="One request in 51 takes 2 s: these hold six of nine threads, and the others one and a half.",
         twin=healthy("", Load(rate=150, io_ms=10)),
     ),
@@ -149,11 +138,11 @@ ROWS = (
         Server(4, 1, CHEAPER),
         Expected("warning", ("saturation",), words=("processes",), limits=("threads",)),
         (Load(clients=4, io_ms=300),),
-        lead=14.0,
+        lead=14,
         twin=healthy("", Load(clients=1, io_ms=300)),
     ),
     Scenario("nearly idle", Server(2, 2), Expected("ok", limits=(None,)), (Load(rate=0.3),)),
-    Scenario("no request at all", Server(2, 2), Expected("ok", limits=(None,)), seconds=8.0, resized=True),
+    Scenario("no request at all", Server(2, 2), Expected("ok", limits=(None,)), seconds=8, resized=True),
     Scenario(
         "static files only",
         Server(2, 2, ("--static-map", "/static={directory}/files"), files={"files/page.txt": "x" * 2000}),
@@ -219,7 +208,7 @@ ROWS = (
         Expected("critical", ("unevenness_hurts",), words=("worker 1",), limits=("hottest_interpreter", "cpu")),
         (Load(clients=16, io_ms=60, cpu_ms=20, socket="hot"), Load(clients=2, io_ms=60, cpu_ms=20, socket="calm")),
         alone=True,
-        seconds=15.0,
+        seconds=15,
         twin="uneven and harmless",
     ),
     Scenario(
@@ -233,7 +222,7 @@ ROWS = (
             not_words=NO_MORE,
         ),
         (Load(clients=9, io_ms=80, socket="hot"), Load(clients=2, io_ms=80, socket="calm")),
-        seconds=15.0,
+        seconds=15,
         why="All four threads of worker 1 are busy, and five requests wait at its own socket, longer than "
         "they are in service, while most of the other threads are free.",
         twin="uneven and harmless",
@@ -243,7 +232,7 @@ ROWS = (
         Server(3, 8, MAPPED),
         Expected("ok", also=("unevenness_harmless",), words=("harmless",), limits=("threads",)),
         (Load(clients=4, io_ms=100, socket="hot"), Load(clients=2, io_ms=100, socket="calm")),
-        seconds=15.0,
+        seconds=15,
     ),
     Scenario(
         "pinned on one CPU by taskset",

@@ -1,7 +1,5 @@
 """The way from clients to the workers, and what stands beside these: routers, spoolers, the socket of a log."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tools.scenarios import actions
@@ -49,8 +47,8 @@ ROWS = (
         "the path of the socket is gone",
         Server(2, 2),
         Expected("warning", ("socket_gone",), words=("restart uwsgi", "/run"), not_words=NO_MORE),
-        events=(Event(1.0, actions.remove_socket),),
-        seconds=15.0,
+        events=(Event(1, actions.remove_socket),),
+        seconds=15,
         why="uWSGI listens on a socket that no client finds, and counts no request.",
         twin=healthy(""),
     ),
@@ -59,7 +57,7 @@ ROWS = (
         Server(2, 2, nginx="proxy_read_timeout 60s;"),
         Expected("critical", ("socket_gone",), words=("restart uwsgi", "nginx.conf:"), not_words=NO_MORE),
         events=(Event(0.1, actions.remove_socket),),
-        seconds=15.0,
+        seconds=15,
         skip=needs(servers=("nginx",)),
         twin=healthy("", Load(rate=5, io_ms=20, socket="front")),
     ),
@@ -67,8 +65,8 @@ ROWS = (
         "nobody listens at the path of the socket",
         Server(2, 2),
         Expected("warning", ("socket_replaced",), words=("nobody listens", "restart uwsgi"), not_words=NO_MORE),
-        events=(Event(1.0, actions.replace_socket),),
-        seconds=15.0,
+        events=(Event(1, actions.replace_socket),),
+        seconds=15,
         twin=healthy(""),
     ),
     Scenario(
@@ -103,7 +101,7 @@ ROWS = (
         Server(2, 2, ROUTED),
         Expected("warning", ("router_stopped",), words=("kill -cont",), not_words=NO_MORE),
         (Load(rate=5, io_ms=20, socket="tcp"),),
-        (Event(2.0, actions.stop_router),),
+        (Event(2, actions.stop_router),),
         twin=healthy(""),
     ),
     Scenario(
@@ -132,7 +130,7 @@ ROWS = (
             "a spooler that is recycled",
             Load(rate=8, path="/work"),
             server={"options": (*SPOOLED, "--spooler-max-tasks", "10")},
-            lead=5.0,
+            lead=5,
         ),
     ),
     Scenario(
@@ -140,7 +138,7 @@ ROWS = (
         Server(2, 4, app=Path("logs.py"), files={"logs.py": LOGS_APP}, before=LOG_SINK.format("time.sleep(60)")),
         Expected("critical", ("output_blocked",), words=("devlog",), not_words=(*NO_MORE, "lock of the application")),
         (Load(clients=6, patience_ms=5000),),
-        lead=5.0,
+        lead=5,
         why="The queue of the socket is full, so that each message waits, with the handler's lock held.",
         twin=healthy("", Load(rate=5), server={"before": LOG_SINK.format("[s.recv(999) for _ in range(999)]")}),
     ),

@@ -1,4 +1,4 @@
-"""A review of two days of a service whose names are hostile input, and of one without them."""
+"""Reviews of synthetic histories, each computed once: plain ones, and one whose names are hostile input."""
 
 import pytest
 from msgspec.structs import replace
@@ -6,9 +6,24 @@ from msgspec.structs import replace
 from tests.report.changes import change, data_of
 from tests.support.synthetic import stories
 from tests.support.synthetic.plan import Service
+from tests.support.synthetic.server import make_review_data
+from uwsgi_headroom.report import review
 from uwsgi_headroom.report.render.html import render_html
 from uwsgi_headroom.report.review import build_review, write_review
 from uwsgi_headroom.store.record import Record
+
+
+@pytest.fixture(scope="package")
+def story():
+    """Six machines, 192 threads of which 83 are in service at peak, one worker of four with 43 % of the requests."""
+    return review.build_review(make_review_data(stories.story()))
+
+
+@pytest.fixture(scope="package")
+def young():
+    """An hour of the same."""
+    return review.build_review(make_review_data(stories.young()))
+
 
 HOSTILE = (
     "<script>alert(1)</script></style><img src=x onerror=alert(2)>|```<i>`*_[a](javascript:b)\n# head\x1b[31m\u202e=c"
