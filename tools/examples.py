@@ -172,7 +172,7 @@ def form(text: str) -> str:
     to run; the limit that comes first, and small parts of the time of a request, with what else the machine does."""
     for limit in LIMITS.values():
         text = text.replace(limit.outcome, "LIMIT").replace(f"  {limit.name}  ", "  LIMIT  ")
-    text = re.sub(r"[█▉▊▋▌▍▎▏]+", "", text)
+    text = re.sub(r"[█▉▊▋▌▍▎▏]+|\bpython[\d.]* at ", "", text)  # python is the stand-in of a backend
     text = re.sub(r"\b(busy|idle)\b|(?<= )-(?=\s)", "N", text)
     text = re.sub(r"[<>]?\d[\d.,]*(?:[x/]\d+|/?\s?(?:ms|min|kB|MB|GB|[smhdx%])(?![a-z]))?", "N", text)
     text = re.sub(r"\b(none|under N|N) of N requests missed", "PART missed", " ".join(text.split()))

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, get_args
 
 from msgspec import Struct
 
-from uwsgi_headroom.surroundings import FullDisk, RoleUse, SharedConnection, Tasks, TrackedConnections, WaysIn
+from uwsgi_headroom.surroundings import FullDisk, RoleUse, SharedConnection, Silence, Tasks, TrackedConnections, WaysIn
 
 
 class Backlog(Struct, frozen=True):
@@ -205,8 +205,7 @@ pipe: for a pipe. other: for something else that is known. unknown: the kernel's
 STATES: tuple[State, ...] = get_args(State)
 
 WORKING: tuple[State, ...] = ("backend", "dns", "disk", "sleep", "child", "pipe")
-"""The states in which a thread may hold, for all of the time, what others wait for: it waits for nobody of its own
-process, and for no CPU."""
+"""In these, a thread may hold what others wait for all the time: it waits for nobody of its process, and for no CPU."""
 
 
 Holder = Literal["request", "processes", "thread", "nobody"]
@@ -270,6 +269,14 @@ class Destination(NamedTuple):
     """Whether its connection is not made yet, or is lost."""
 
 
+class Program(NamedTuple):
+    """A program of this host; its name is empty if unknown. cpus: the CPU seconds a second of the process that listens,
+    without those of its children."""
+
+    name: str
+    cpus: float | None = None
+
+
 class Waits(Struct, frozen=True):
     """What the request threads of a server wait for at one instant."""
 
@@ -285,6 +292,8 @@ class Waits(Struct, frozen=True):
     """The same for the backends that are configured, by their name."""
     addresses: Mapping[str, str] = {}
     """The address of each. `threads["backend"]` includes them."""
+    programs: Mapping[str, Program] = {}
+    """Those that listen at addresses of this host for which threads wait, by address."""
     shared: float = 0.0
     """The mean number of threads that wait for an answer over a connection that workers share."""
     output: float = 0.0
@@ -311,6 +320,8 @@ class Waits(Struct, frozen=True):
     """The address of the backend for which a request waits that holds the lock; empty if it is not known to do so."""
     nap: float | None = None
     """For how many seconds threads in `sleep` do so at a time; infinite if once, None if too few were seen."""
+    turn: float | None = None
+    """The seconds between two times at which a thread that asks backends or computes is put on a CPU; as `nap`."""
     destinations: Mapping[Destination, float] = {}
     """The mean number of threads that wait for each: together those in `backend` and `dns`."""
     busy: int = 0
@@ -323,11 +334,13 @@ class Waits(Struct, frozen=True):
     """Whether it is read if the locks are held."""
     file_lock_holder: int | None = None
     """The PID of the process for which threads wait that want the lock of a file; 0 if that process has ended, and one
-    that it started still has the open file, and so the lock; None if no thread waits, or if unknown."""
+    that it started has the open file, and so the lock; None if no thread waits, or if unknown."""
     uwsgi_lock_holder: LockHolder | None = None
     """None if it is no mule, or not known."""
     file_lock: LockUse | None = None
     """The lock of a file that is used most by all workers together; None if none is known."""
+    lookups: tuple[float, float] = (0.0, 0.0)
+    """Of the threads beside an event loop, how many look up names, and how many there are; means."""
     loops: Mapping[int, LoopUse] | None = None
     """The event loops of workers with coroutines, by worker id, that something holds or held; None if unknown."""
 
@@ -491,19 +504,6 @@ class LogRecord(Struct, frozen=True):
     """The flag that reads it; empty if it is read, or if its file is not known."""
     messages: Mapping[str, LogMessage] = {}
     """By the code of the message (`uwsgi_log.messages`); only those that were seen."""
-
-
-class Silence(Struct, frozen=True):
-    """Stats that do not answer although the master runs: the figures are the kernel's. since: when they last answered
-    (epoch seconds); pid: of the master, here; is_stopped: whether a signal has stopped it; reason: one of
-    `errors.REASONS`; why: the same in words; changes: how often threads became idle or busy in the last minute."""
-
-    since: float
-    pid: int
-    is_stopped: bool
-    reason: str
-    why: str
-    changes: int
 
 
 class ServerRecord(Struct, frozen=True):

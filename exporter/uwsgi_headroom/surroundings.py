@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+from msgspec import Struct
+
 DiskUse = Literal["directory", "log", "open files", "temporary files"]
 
 
@@ -131,7 +133,7 @@ class WebError(NamedTuple):
     name: str
     address: str
     program: str
-    cause: Literal["large_head", "not_buffered", "unread", "closed", "refused"]
+    cause: Literal["large_head", "none_alive", "not_buffered", "timed_out", "unread", "uploads", "closed", "refused"]
     reason: str
     log: str
     number: int
@@ -154,3 +156,21 @@ class WaysIn(NamedTuple):
         """Whether all paths lead to uWSGI, and the web server of this host may connect to one of them."""
         asked = [way.refusal for way in self.ways if way.refusal and not way.refusal.path]
         return bool(asked) and all(way.state == "clear" for way in self.ways)
+
+
+class Silence(Struct, frozen=True):
+    """Stats that do not answer although the master runs: the figures are the kernel's. since: when they last answered
+    (epoch seconds); pid: of the master, here; is_stopped: whether a signal has stopped it; reason: one of
+    `errors.REASONS`; why: the same in words; changes: how often threads became idle or busy in the last minute."""
+
+    since: float
+    pid: int
+    is_stopped: bool
+    reason: str
+    why: str
+    changes: int
+
+
+def is_local(address: str) -> bool:
+    """Whether an address is one of this host: of a UNIX socket, or of the loopback."""
+    return address.startswith(("/", "@", "127.", "[::1]"))

@@ -41,6 +41,20 @@ def test_services_by_port_or_socket(name, addresses):
     assert {name_service(address) for address in addresses} == {name}
 
 
+@pytest.mark.parametrize(
+    ("name", "address", "program"),
+    [
+        ("pgbouncer", "127.0.0.1:5432", "pgbouncer"),
+        ("postgres", "127.0.0.1:5432", "haproxy"),
+        ("redis", "127.0.0.1:9000", "redis-server"),
+        ("gunicorn", "/srv/a", "gunicorn"),
+    ],
+)
+def test_services_by_program(name, address, program):
+    """A program that is known says more than the port, and the port more than another program."""
+    assert name_service(address, program) == name
+
+
 THREE = {backend("127.0.0.1:8000"): 2.0, backend("10.0.0.5:8000"): 1.0, backend("/run/a.sock"): 3.0}
 TWO = {backend("10.0.0.5:5432"): 2.0, backend("10.0.0.6:6379"): 1.0}
 

@@ -1,5 +1,7 @@
 """Findings about what the kernel limits or measures: memory, CPUs, and the time of event loops."""
 
+from types import SimpleNamespace
+
 import pytest
 from msgspec.structs import replace
 
@@ -10,6 +12,7 @@ from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.capacity import count_more_workers, fits
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings, cpus
+from uwsgi_headroom.analysis.shortages import count_calls, gets_no_cpu
 from uwsgi_headroom.kernel.cpus import UsableCpus
 from uwsgi_headroom.kernel.facts import Memories
 from uwsgi_headroom.kernel.memory import AvailableMemory, Source, WorkerMemory
@@ -163,7 +166,7 @@ def test_who_polls(found, polls):
 def test_a_worker_full_of_streams_does_not_poll():
     """If others have free cores, they take the requests: the full worker hardly computes, and its CPU time counts."""
     found = polling(1.0, 0.45, cpu=3.0)
-    assert (found.polling, found.headroom.is_upper_bound) == ({}, False)
+    assert found.polling == {}
 
 
 def test_the_cores_are_the_limit():
@@ -173,3 +176,45 @@ def test_the_cores_are_the_limit():
     first, *others = collect_findings(found[0])
     assert "interpreter_bound" not in [each.code for each in others]
     assert "that is how worker 1 can use 0.95 CPUs." in first.evidence
+
+
+@pytest.mark.parametrize(
+    ("turn", "seconds", "asking", "queries"),
+    [
+        (0.0008, 0.4, 0.1, "200 times"),  # 395 ms of a page with 301 queries, beside others that compute
+        (0.0008, 0.4, 0.01, ""),  # it hardly asks: its threads take turns at the interpreter
+        (0.01, 5.0, 0.5, ""),  # it is put on a CPU as often as any that computes
+        (0.002, 0.1, 0.5, ""),  # 25 queries
+        (None, 0.4, 0.1, ""),
+        (0.0008, None, 0.1, "600 times a second"),
+    ],
+)
+def test_requests_that_ask_again_and_again(turn, seconds, asking, queries):
+    """The queries of a request, to one digit, and no more than there are."""
+    figures = SimpleNamespace(
+        waits=True,
+        share=lambda state: asking * (state == "backend"),
+        window=SimpleNamespace(is_counted=seconds is not None),
+        flow=SimpleNamespace(response_time=seconds),
+        server=SimpleNamespace(sample=SimpleNamespace(turn=turn)),
+    )
+    assert count_calls(figures) == queries
+
+
+@pytest.mark.parametrize(
+    ("waiting", "total", "idle", "starves"),
+    [
+        (8.0, 8.0, 0.0, True),
+        (8.0, 8.0, 0.5, False),
+        (4.0, 8.0, 0.0, False),  # half of their time
+        (0.3, 0.3, 0.0, False),  # of a server at rest, beside a busy program
+    ],
+)
+def test_requests_that_get_no_cpu(waiting, total, idle, starves):
+    """They last, and are not stuck: seen where a cgroup's weight is a hundredth of another's."""
+    figures = SimpleNamespace(
+        waits=SimpleNamespace(threads={"cpu_wait": waiting}, share=lambda state: waiting / total),
+        cpu=SimpleNamespace(idle=idle),
+        server=SimpleNamespace(cpu_count=1.0),
+    )
+    assert gets_no_cpu(figures) is starves

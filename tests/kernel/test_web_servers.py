@@ -107,6 +107,7 @@ def log(tmp_path):
         (f"recv() failed (104: {RESET}) {HEAD}", "uwsgi://127.0.0.1:3031", "unread", ":3031", RESET),
         (f"writev() failed (32: {PIPE}) while sending request to upstream", OURS, "unread", "a.sock", PIPE),
         (f"upstream prematurely closed connection {HEAD}", "http://127.0.0.1:3031/x", "closed", ":3031", ""),
+        (f"upstream timed out (110: Connection timed out) {HEAD}", OURS, "timed_out", "a.sock", "Connection timed out"),
         (f"connect() to unix:/run/a.sock failed (13: {DENIED}) {CONNECTS}", OURS, "refused", "a.sock", DENIED),
         (f"13){DENIED}: AH02454", "Unix domain socket /run/a.sock (shop:0)", "refused", "a.sock", DENIED),
         ("111)Connection refused: AH00957", "127.0.0.1:3031 (*)", "refused", ":3031", "Connection refused"),
@@ -120,17 +121,46 @@ def log(tmp_path):
         ("kevent() reported that client closed connection", OURS, "", "", ""),
         ("111)Connection refused: AH00957", "127.0.0.1:80 (*)", "", "", ""),
         ("*1 x, client: " * 100, OURS, "", "", ""),
+        ("no live upstreams while connecting to upstream", "uwsgi://shop", "", "", ""),  # whose?
     ],
 )
 def test_a_line_of_a_log(line, to, cause, name, reason, monkeypatch):
     """Its cause, if it has one, the socket that it is about, and the reason of the operating system."""
     line = (APACHE if "AH0" in line else NGINX).format(line, to)
     monkeypatch.setattr(web_servers, "_read_logs", lambda *_: [("nginx", "/e", f"x\n{line}\n{line}\n".encode())])
-    found = find_errors(SOCKETS[:2], (), 0)
+    found = find_errors(SOCKETS[:2], (), 0, False)
     expected = [(cause, name, reason, 2)] if cause else []
     assert [(each.cause, each.name, each.reason, each.number) for each in found] == expected
     assert all(each.name or each.address in ("/old/a.sock", "10.231.77.2:3031") for each in found)
     assert "/me" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("path", "number", "leads", "found"),
+    [
+        ("/var/lib/nginx/body/0000000012", 13, True, [("uploads", "a.sock", DENIED, 1)]),
+        ("/var/lib/nginx/body/0000000012", 13, False, []),  # of another server's clients
+        ("/srv/static/a.css", 13, True, []),
+    ],
+)
+def test_uploads_that_nginx_cannot_store(path, number, leads, found, monkeypatch):
+    line = NGINX.partition(", upstream")[0].format(f'open() "{path}" failed ({number}: {DENIED})')
+    monkeypatch.setattr(web_servers, "_read_logs", lambda *_: [("nginx", "/e", line.encode())])
+    errors = find_errors(SOCKETS[:2], (), 0, leads)
+    assert [(each.cause, each.name, each.reason, each.number) for each in errors] == found
+
+
+def test_servers_that_nginx_takes_for_down(monkeypatch):
+    """Such a line names a group of servers: that of the server of ours which nginx gave up before."""
+    lines = [
+        NGINX.format("upstream timed out (110: Connection timed out) while reading response header", OURS),
+        *[NGINX.format("no live upstreams while connecting to upstream", "uwsgi://shop")] * 9,
+        NGINX.format("upstream timed out (110: Connection timed out) while reading response header", "uwsgi://b:1"),
+    ]
+    logs = [("nginx", "/e", "\n".join(lines).encode()), ("nginx", "/other", "\n".join(lines[1:]).encode())]
+    monkeypatch.setattr(web_servers, "_read_logs", lambda *_: logs)
+    found = [(each.cause, each.name, each.log, each.number) for each in find_errors(SOCKETS[:2], (), 0, False)]
+    assert found == [("none_alive", "a.sock", "/e", 9), ("timed_out", "a.sock", "/e", 1)]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="root alone starts a web server whose word counts")
@@ -141,11 +171,11 @@ def test_what_is_read_of_a_log(log):
     def look(written: str) -> list[int]:
         log.write(written)
         log.flush()
-        return [each.number for each in find_errors(SOCKETS[:2], (os.getpid(), os.getpid()), os.getpid())]
+        return [each.number for each in find_errors(SOCKETS[:2], (os.getpid(), os.getpid()), os.getpid(), False)]
 
     assert look(line * 3) == []
     assert look(line * 2) == [2]
     log.seek(0)
     log.truncate()
     assert look(line) == [1]
-    assert find_errors(SOCKETS[:2], (10**9, 2), os.getpid()) == ()
+    assert find_errors(SOCKETS[:2], (10**9, 2), os.getpid(), True) == ()

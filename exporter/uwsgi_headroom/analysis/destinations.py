@@ -14,9 +14,11 @@ from operator import add
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.littles_law import ratio
-from uwsgi_headroom.record import Destination, State
+from uwsgi_headroom.record import Destination, Program, State
+from uwsgi_headroom.surroundings import is_local
 from uwsgi_headroom.words.formats import listed
 from uwsgi_headroom.words.template import Facts, fill
 
@@ -32,17 +34,17 @@ PORTS: Mapping[int, str] = {int(port): name.replace("-", " ") for name, *ports i
 _SOCKETS: Sequence[tuple[re.Pattern[str], str]] = tuple(
     (re.compile(pattern, re.IGNORECASE), name)
     for pattern, name in (
-        (r"^\.s\.PGSQL\.6432$", "pgbouncer"),
+        (r"^\.s\.PGSQL\.6432$|pgbouncer", "pgbouncer"),
         (r"^\.s\.PGSQL\.\d+$|postgres", "postgres"),
         (r"redis|valkey", "redis"),
         (r"mysql|mariadb", "mysql"),
         (r"memcache", "memcached"),
-        (r"mongodb", "mongodb"),
+        (r"mongod", "mongodb"),
         (r"^docker\.sock$", "docker"),
         (r"^php.*fpm|fpm.*\.sock$", "PHP"),
     )
 )
-"""The services by the last part of the path of a UNIX socket."""
+"""The services by the last part of the path of a UNIX socket, or by the name of a program."""
 
 LEAST_SILENT = 0.75
 """A destination does not answer if at least this share of the time that threads wait for it goes into connections that
@@ -59,7 +61,8 @@ class DestinationFigures(Struct, frozen=True):
     the service with that well-known port or socket, such as `postgres or redis` if it is one of them; empty if neither
     is known. address: `10.0.0.5:5432` or the path of a UNIX socket, empty if it is not known or if there are several;
     threads: the mean number; share: of all threads in service; per_request: as in `WaitState`; connecting: the part of
-    the time in which the connection was not made yet."""
+    the time in which the connection was not made yet; idle: whether the program there is of this host, serves in one
+    process, and hardly uses a CPU."""
 
     state: Literal["backend", "dns"]
     name: str
@@ -68,6 +71,7 @@ class DestinationFigures(Struct, frozen=True):
     share: float
     per_request: float | None
     connecting: float
+    idle: bool = False
 
     @property
     def label(self) -> str:
@@ -88,13 +92,18 @@ class _Key(NamedTuple):
     address: str
 
 
-def name_service(address: str) -> str:
-    """The service with this address, as far as its port or the path of its socket says; else empty."""
+IDLE = 0.2
+"""A server of one process that uses less of a CPU does not hold requests up by its work."""
+
+
+def name_service(address: str, program: str = "") -> str:
+    """The service with this address, as far as the program that listens there, its port or the path of its socket says;
+    else that program, which may be empty."""
     _, colon, port = address.rpartition(":")
-    if colon and port.isdigit() and "/" not in address:
-        return PORTS.get(int(port), "")
-    place = os.path.basename(address)
-    return next((name for pattern, name in _SOCKETS if pattern.search(place)), "")
+    is_port = bool(colon) and port.isdigit() and "/" not in address
+    places = [program, os.path.basename(address) * (not is_port)]
+    found = (name for place in places for pattern, name in _SOCKETS if pattern.search(place))
+    return next(found, "") or PORTS.get(int(port) if is_port else 0, program)
 
 
 def divide(
@@ -104,15 +113,17 @@ def divide(
     threads: Mapping[State, float],
     per_request: Mapping[State, float] | None,
     own: Collection[str] = (),
+    programs: Mapping[str, Program] = {},
 ) -> tuple[DestinationFigures, ...]:
     """Divides the threads in `backend` and `dns` among what they wait for; most threads first. destinations: in any
-    unit; empty if only the named ones are known. named: mean threads of those that are configured."""
+    unit; empty if only the named ones are known. named: mean threads of those that are configured. programs: by the
+    address at which each listens."""
     names = {address: name for name, address in addresses.items()}
     for socket in own:
         host, colon, port = socket.rpartition(":")
         hosts = ("127.0.0.1", "[::1]") if colon and host in _ANY_HOST else (host,)
         names |= {f"{each}{colon}{port}": ITSELF for each in hosts}
-    parts = _by_name(destinations, names)
+    parts = _by_name(destinations, names, programs)
     if not parts:  # only the named ones are known, and how many threads wait for a backend
         parts = {_Key("backend", name, addresses.get(name, "")): [part, 0.0] for name, part in named.items() if part}
         backend = threads.get("backend", 0.0)
@@ -126,20 +137,25 @@ def divide(
         of_state = ratio(part, sums[key.state]) or 0.0
         if mean := of_state * threads.get(key.state, 0.0):
             each = None if per_request is None else of_state * per_request.get(key.state, 0.0)
-            found.append(DestinationFigures(*key, mean, ratio(mean, total) or 0.0, each, connecting / part))
+            made = DestinationFigures(*key, mean, ratio(mean, total) or 0.0, each, connecting / part)
+            cpus = programs[key.address].cpus if key.address in programs else None
+            is_idle = is_one_at_a_time(made) and cpus is not None and cpus < IDLE
+            found.append(replace(made, idle=is_idle))
     return tuple(sorted(found, key=lambda each: (-each.threads, each.label)))
 
 
 _ANY_HOST = ("", "*", "0.0.0.0", "[::]")  # noqa: S104 - compared with, not bound to
 
 
-def _by_name(destinations: Mapping[Destination, float], names: Mapping[str, str]) -> dict[_Key, list[float]]:
+def _by_name(
+    destinations: Mapping[Destination, float], names: Mapping[str, str], programs: Mapping[str, Program]
+) -> dict[_Key, list[float]]:
     """The parts of destinations by their name and address, and how much of each goes into connections. names: those
     that are configured, by address."""
     places: dict[tuple[str, str], set[str]] = defaultdict(set)
     rows = []
     for (state, addresses, connecting), part in destinations.items():
-        found = [_find_name(state, address, names) for address in addresses]
+        found = [_find_name(state, address, names, programs) for address in addresses]
         if len(addresses) == 1:
             (name, is_configured), address = found[0], addresses[0]
         else:
@@ -155,11 +171,11 @@ def _by_name(destinations: Mapping[Destination, float], names: Mapping[str, str]
     return dict(parts)
 
 
-def _find_name(state: str, address: str, names: Mapping[str, str]) -> tuple[str, bool]:
+def _find_name(state: str, address: str, names: Mapping[str, str], programs: Mapping[str, Program]) -> tuple[str, bool]:
     name = names.get(address) or names.get(f"*:{address.rpartition(':')[2]}")
     if name:
         return name, True
-    return "DNS" if state == "dns" else name_service(address), False
+    return "DNS" if state == "dns" else name_service(address, getattr(programs.get(address), "name", "")), False
 
 
 _ROUNDING = 1e-6
@@ -226,11 +242,6 @@ def is_one_at_a_time(destination: DestinationFigures) -> bool:
     return destination.name == "redis"
 
 
-def is_local(address: str) -> bool:
-    """Whether an address is one of this host: of a UNIX socket, or of the loopback."""
-    return address.startswith(("/", "@", "127.", "[::1]"))
-
-
 def list_local(destinations: Sequence[DestinationFigures]) -> list[DestinationFigures]:
     """The backends on this host for which requests wait for a large part of their time."""
     return [each for each in list_main(destinations) if is_local(each.address) and each.share >= MAIN]
@@ -239,6 +250,8 @@ def list_local(destinations: Sequence[DestinationFigures]) -> list[DestinationFi
 def see_backends(destinations: Sequence[DestinationFigures]) -> str:
     """Where to look first, as a sentence without its full stop: what the first of them is doing, or what it is."""
     known = next((each for each in destinations if each.name in _LOOKS), None)
+    if known is not None and known.idle:
+        return f"Look at the workers of jobs: {known.label} is idle, and requests wait for a result in it"
     if known is not None:
         return f"Check {_LOOKS[known.name].format(label=known.label)}"
     address = next((each.address for each in destinations if each.address), "")

@@ -165,7 +165,7 @@ def compute_figures(known: Known) -> Figures:
         named = {each.name: each.threads for each in waits.backends}
         of = named, sample.addresses, waits.threads, waits.per_request
         own = [*server.queues, *(server.setup.options.http or ())]
-        waits = replace(waits, destinations=divide(known.destinations or {}, *of, own))
+        waits = replace(waits, destinations=divide(known.destinations or {}, *of, own, sample.programs))
     present = [worker.threads and worker.threads * presence.get(worker.worker_id, 0.0) for worker in workers]
     is_seen = waits is not None and waits.share("lock") >= LOCK_SEEN
     pool = compute_pool(window, sample.pools, waits.threads) if waits and is_seen else None
@@ -186,6 +186,8 @@ def compute_figures(known: Known) -> Figures:
         lock_is_seen=is_seen and sample.holder not in ("thread", "nobody"),
         held_up=shows_a_limit(flow) and (available == 0 or waits_beside_free(window, flow)),
     )
+    if waits is None and server.setup.concurrency_kind == "async":  # what its requests wait for may be at its limit
+        headroom = replace(headroom, is_upper_bound=True)
     return copy_fields(
         Figures,
         load,

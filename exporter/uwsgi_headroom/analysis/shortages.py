@@ -41,9 +41,23 @@ def mean_load(figures: Figures) -> float | None:
     return ratio(sum(loads), len(loads))
 
 
+NO_CPU = 0.75
+"""The share of their time in the wait for a CPU from which on requests that last are not stuck."""
+
+
+def gets_no_cpu(figures: Figures) -> bool:
+    """Whether requests wait for a CPU for nearly all of their time, because others use all CPUs: so they last."""
+    waits, cpu, cpus = figures.waits, figures.cpu, figures.server.cpu_count
+    if waits is None or cpu is None or cpus is None or not is_hardly_any_idle(cpu.idle, cpus):
+        return False
+    return waits.share("cpu_wait") >= NO_CPU and waits.threads.get("cpu_wait", 0.0) >= 1
+
+
 def lacks_cpu(figures: Figures, cpus: float) -> bool:
     """Whether the workers use CPU while no CPU is idle, and, where it is measured, requests wait for one."""
     cpu = figures.cpu
+    if gets_no_cpu(figures):
+        return True
     if cpu is None or cpu.own < LEAST_OWN * cpus or not is_hardly_any_idle(cpu.idle, cpus):
         return False
     return not are_waits_known(figures) or waits_for_cpu(figures, CPU_WAIT) or are_children_busy(figures)
@@ -60,13 +74,18 @@ OWN_THREADS = 0.2
 """Fewer CPUs than this are not worth a word, whichever threads use them."""
 
 
+OF_LIBRARY = 0.25
+"""Where a library computes in threads of its own, they use at least this part of what the workers use: on few CPUs,
+half at most is theirs."""
+
+
 def find_cpu_of_own_threads(figures: Figures) -> float:
-    """The CPUs that threads use which serve no request, if that is most of what the workers use; else 0."""
+    """The CPUs that threads use which serve no request, if that is a large part of what the workers use; else 0."""
     if figures.waits is None or not are_waits_known(figures):
         return 0.0
-    used = sum(list_loads(figures))
+    used, part = sum(list_loads(figures)), OF_LIBRARY if figures.server.sample.pool_variable else MOSTLY
     rest = used - figures.waits.threads.get("cpu", 0.0)
-    return rest if rest >= max(OWN_THREADS, MOSTLY * used) else 0.0
+    return rest if rest >= max(OWN_THREADS, part * used) else 0.0
 
 
 def waits_for_cpu(figures: Figures, part: float, *, is_throttled: bool = False) -> bool:
@@ -124,6 +143,26 @@ def tries_again(figures: Figures) -> bool:
     lasts = longest_service(figures.flow, figures.window) or median(ages or [0.0])  # stuck requests are a few
     age = waits.share("sleep") * lasts
     return max((waits.per_request or {}).get("sleep", 0.0), age) >= NAPS * waits.nap
+
+
+MANY_CALLS, SHORT_TURN, _TURNS, ASKS = 50, 0.003, 2, 0.02
+"""From so many calls of a request on, its queries are too many, if it is put on a CPU at least so often, in seconds:
+after each answer, and once more where it waits for its interpreter; and this share of its time is spent in calls."""
+
+
+def count_calls(figures: Figures) -> str:
+    """About how often a request asks backends, at least, or how often in a second if requests are not counted; empty if
+    that is not often, or not known."""
+    turn, time = figures.server.sample.turn, figures.flow.response_time
+    is_known = time is not None or not figures.window.is_counted
+    if figures.waits is None or not turn or not is_known or turn > SHORT_TURN or figures.share("backend") < ASKS:
+        return ""
+    calls = (1.0 if time is None else time) / turn / _TURNS
+    number = round(calls, 1 - len(str(int(calls))))
+    return f"{number:.0f} times{' a second' * (time is None)}" * (calls >= MANY_CALLS)
+
+
+FEWER_CALLS = "[queries? Let each request ask {asked} less often, as by a JOIN (now {queries} or more).]"
 
 
 SOLE, MAIN = 0.9, 0.8

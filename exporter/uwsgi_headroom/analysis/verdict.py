@@ -45,7 +45,11 @@ def worst_status(findings: Sequence[Finding]) -> Status:
     return next((status for status in bad if status in severities), "ok")
 
 
-UNSEEN = "[most, cpu?  (busy threads are not visible from here)][most, not cpu?  (CPU is not visible from here)]."
+UNSEEN = (
+    "[most, cpu, threads?  (what requests wait for is not visible)]"
+    "[most, cpu, not threads?  (busy threads are not visible from here)]"
+    "[most, not cpu?  (CPU is not visible from here)]."
+)
 ROOM = "Headroom [most? at most ]{hard:factor}: {first} first" + UNSEEN
 ROOM_LEFT = "Headroom [most? at most ]{until}; {hard:factor} until {first}" + UNSEEN
 NO_ROOM_LEFT = "{begin}; headroom [most? at most ]{hard:factor} until {first}" + UNSEEN
@@ -73,7 +77,7 @@ def verdict_sentence(
     kept_out = next((each.title for each in findings if each.kind.keeps_out), "")
     facts: Facts = {"why": kept_out[:1].lower() + kept_out[1:].rstrip("."), "clear": is_clear}
     facts |= {"hard": room.factor, "most": room.is_upper_bound}
-    facts |= {"cpu": "cpu" in {*room.by_limit, *room.far, *room.idle}}
+    facts |= {limit: limit in {*room.by_limit, *room.far, *room.idle} for limit in ("cpu", "threads")}
     if room.other and room.first in (None, "other"):
         return fill(OTHER, facts | {"known": room.factor is not None, "why": room.other.why})
     if room.first is None or room.factor is None:

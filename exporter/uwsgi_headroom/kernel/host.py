@@ -54,6 +54,9 @@ REST_SECONDS = (1.0, 5.0)
 TABLE_SECONDS = 10.0
 """How often the table of tracked connections is read for all servers together."""
 
+_ALONE_SECONDS = 60.0
+"""How often a server beside others looks whether they are still there."""
+
 _SLOW_READINGS, _REST_READINGS = 15, 3
 """The same in readings, where that is longer."""
 
@@ -115,6 +118,7 @@ class Host:
         self._reads_threads = waits.enabled
         self._last = HostFacts()
         self._overflows: ListenOverflows | None = None
+        self._alone_at = float("-inf")
         self._workers: tuple[Worker, ...] = ()
         self._served, self._served_at = [-1, 0], 0.0  # requests and running time, and since when
         self._read_at = self._all_read_at = self._sought_at = float("-inf")
@@ -187,12 +191,13 @@ class Host:
     def _read_overflows(self, master_pid: int, is_counted: bool) -> ListenOverflows | None:
         """The counts, and, if connections were dropped since the last slow reading or requests are not counted, whether
         the server is alone there: that takes a list of all listeners, 2 ms on a host with 200 servers."""
-        before, now = self._overflows, read_listen_overflows(master_pid)
-        if now and before and (now.overflows != before.overflows or not is_counted):
+        before, now, is_due = self._overflows, read_listen_overflows(master_pid), self._clock() >= self._alone_at
+        if now and before and (now.overflows != before.overflows or (is_due and not is_counted)):
             listeners = self._backlogs.count_alone(master_pid)
             now = replace(now, alone=listeners > 0)
             if listeners == 1 and not is_counted:
                 now = replace(now, opened=read_opened(master_pid), at=self._clock())
+            self._alone_at = self._clock() + _ALONE_SECONDS * (listeners != 1)
         self._overflows = now
         return now
 

@@ -107,7 +107,7 @@ def read_ways(
     paths = {way.name: way.path for way in ways}
     named = tuple([(name, paths.get(name, name), protocol) for name, protocol in sockets])
     lines = reads_files > 0 and find_lines(named, tuple(filter(_is_trusted, find_web_servers())))
-    errors = reads_files > 1 and find_errors(named, find_web_servers(), master_pid)
+    errors = reads_files > 1 and find_errors(named, find_web_servers(), master_pid, bool(lines))
     lost = {way.name for way in ways if way.state in ("gone", "replaced")}
     names = [name for name, _ in sockets if name not in lost]
     listening = ask_in_network_of(master_pid, partial(name_listening, None)) if reads_files else {}

@@ -118,28 +118,35 @@ _LINE = re.compile(
     re.MULTILINE,
 )
 _CAUSE = re.compile(
-    rb"(?P<large_head>upstream sent too big header)|(?P<closed>upstream prematurely closed connection while reading re)"
+    rb"(?P<none_alive>no live upstreams)|(?P<timed_out>upstream timed out .* while reading re)|(?P<large_head>upstream "
+    rb"sent too big header)|(?P<closed>upstream prematurely closed connection while reading re)"
     rb"|(?P<not_buffered>(?:\((?:13|28): [^)]*\)|has written only \d+ of \d+) while reading upstream)"
     rb"|(?P<unread>\((?:104|32): [^)]*\) while (?:reading|sending request to)\b.* upstream)"
     rb"|(?P<refused>\((?!11:)\d+: [^)]*\) while connecting to upstream|^\(\d+\))"
 )
+_UPLOAD = re.compile(rb'open\(\) "[^"\n]{1,300}/\d{10}" failed \((\d+): [^)]*\), client: ')
 _NUMBER, _ADDRESS = re.compile(rb"\((\d+)\b"), re.compile(r"(?:\w+://)?(?:unix:)?(/[^:|]*|[^/|]*)")
 
 
 def find_errors(
-    sockets: Sequence[tuple[str, str, str]], web_servers: Sequence[int], master_pid: int
+    sockets: Sequence[tuple[str, str, str]], web_servers: Sequence[int], master_pid: int, leads: bool
 ) -> tuple[WebError, ...]:
     """What the logs of those in the PID namespace of a uWSGI say of its sockets, and of addresses with the port or the
-    file name of one. sockets: name, address and protocol of each; web_servers: processes."""
+    file name of one. sockets: name, address and protocol of each; web_servers: processes; leads: whether a web server
+    leads clients to one, so that what it says of uploads is about this uWSGI, too."""
     ours = [(name, compile_address(address)) for name, address, _ in sockets]
     ends = {address.rpartition(":" if is_tcp(address) else "/")[2] for _, address, _ in sockets}
     found = Counter[tuple[Any, ...]]()
     for program, log, text in _read_logs(web_servers, master_pid):
+        for number in _UPLOAD.findall(text) * leads:
+            found[sockets[0][0], "", program, "uploads", os.strerror(int(number)), log] += 1
+        last = ""  # the socket of the line before
         for line in _LINE.finditer(text):
             said, there = line["said"] or line["failed"], line["to"] or line["there"]
             cause, number = _CAUSE.search(said), _NUMBER.search(said)
             name = next((name for name, pattern in ours if pattern.search(b"unix:%s " % there)), "")
             address = _ADDRESS.findall(os.fsdecode(there))[0]
+            last = name = last if cause and cause["none_alive"] else name  # such a line names a group of servers
             if cause and (name or (cause["refused"] and re.split("[:/]", address)[-1] in ends)):
                 reason = os.strerror(int(number[1])) if number else ""
                 found[name, address, program, cause.lastgroup, reason, log] += 1

@@ -76,7 +76,7 @@ bad_packet rejected uncalled: uWSGI refuses requests that do not follow the uwsg
   >> Let the web server speak the socket's protocol: `uwsgi_pass`, or `proxy_pass` for `http-socket`.
 bad_http rejected -: uWSGI refuses requests that are not HTTP == invalid HTTP request$
   !! The application never sees these requests, and uWSGI does not count them. Clients get an error, or no response.
-  >> Check what connects to the `http-socket`: `uwsgi_pass`, TLS and an empty request are not HTTP.
+  >> Check the client: `uwsgi_pass` and TLS are not HTTP; `send-proxy` needs `enable-proxy-protocol`.
 tls_on_uwsgi_socket rejected uncalled: clients speak TLS to a socket of the uwsgi protocol
   == -- unavailable modifier requested: 22 --
   !! uWSGI takes the first byte of TLS for the modifier 22, and closes the connection without a response.
@@ -206,8 +206,10 @@ cache_not_stored failed -: an item could not be stored in a cache of uWSGI
   == \[cache-error\] unable to store | \[cache\] unable to store item
   !! The item is too large for the cache's blocks, or the cache is full.
   >> Raise `blocks` or `blocksize` of the cache.
-mule_queue_full failed -: the queue of messages for mules is full == \*\*\* MULE MSG QUEUE IS FULL
-  !! Messages are lost, or their senders wait. >> Add `mules`, or raise `mule-msg-size`.
+mule_queue_full failed -: messages for mules are lost, because their queue is full
+  == \*\*\* MULE MSG QUEUE IS FULL
+  !! More messages come than the mules handle, or they come in bursts.
+  >> Hand this work to a spooler, or to a `farm` of more mules; for bursts, raise `mule-msg-size`.
 signal_queue_full failed -: uWSGI's own signals cannot be delivered
   == \*\*\* SIGNAL QUEUE IS FULL | could not deliver signal <n> to
   !! Timers, cron jobs and signals from the application are skipped.
@@ -216,6 +218,9 @@ async_queue_full failed -: all async cores are in use == \[DANGER\] async queue 
   !! Requests wait in the listen queue. >> Raise `async` (or `gevent`).
 no_more_workers event -: cheaper mode cannot add workers, because all of them run already
   == \[busyness\] [^\n]{1,120} (?:already started|are already started) maximum number of workers
+daemon_throttled failed -: an attached daemon ends at each start == \[uwsgi-daemons\] throttling
+  !! What needs this program fails. uWSGI waits before each start.
+  >> Run the command of `attach-daemon` by hand, and correct why it ends.
 spooler_refuses failed -: the spooler rejects tasks, or cannot run them
   == \[uwsgi-spooler\] args buffer is limited to 64k
   == \[uwsgi-spooler\] (?:no spooler available|unable to find spooler|error generating)

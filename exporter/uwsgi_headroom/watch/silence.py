@@ -16,8 +16,8 @@ from uwsgi_headroom.errors import ReadError, Reason
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.kernel.procfs import read_state
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.record import Silence
 from uwsgi_headroom.stats.server import Snapshot, Worker
+from uwsgi_headroom.surroundings import Silence
 
 if TYPE_CHECKING:
     from uwsgi_headroom.watch.watch import Watch

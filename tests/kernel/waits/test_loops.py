@@ -145,3 +145,15 @@ def test_many_workers_are_looked_at_in_turn(watched, monkeypatch):
     assert len(times) == 64
     assert max(times) - min(times) <= 2
     assert max(times) < 40
+
+
+def test_lookups_beside_loops():
+    """Of the last looks, so that a name server that answers again is seen."""
+    lookups = loops.Lookups()
+    assert lookups.mean == (0, 0)
+    lookups.note(["dns", "dns", "dns", "lock"])
+    lookups.note([])
+    assert lookups.mean == (1.5, 2)
+    for _ in range(loops._LOOKS):
+        lookups.note(["lock"] * 10)
+    assert lookups.mean == (0, 10)

@@ -20,8 +20,12 @@ from tests.support.other_namespaces import IPV6, over_ipv6
 from tests.support.real_uwsgi import wait_until
 from tests.support.simulated_server import MovableClock
 from uwsgi_headroom.kernel import sock_diag
+from uwsgi_headroom.kernel.aside import DIRECT
+from uwsgi_headroom.kernel.procfs import read_name
 from uwsgi_headroom.kernel.waits import peers
 from uwsgi_headroom.kernel.waits.peers import Peer, Peers
+from uwsgi_headroom.kernel.waits.programs import Programs
+from uwsgi_headroom.record import Destination, Program
 
 pytestmark = pytest.mark.usefixtures("patient")
 
@@ -374,3 +378,21 @@ def test_what_is_known_is_bounded(monkeypatch):
     for number in range(2000):
         known.learn([number])
     assert len(known._known) + len(known._not_unix) <= 101
+
+
+@pytest.mark.parametrize("name", ["shopd", "a\nb c", "\x1b[31m"])
+def test_the_program_at_an_address(name, tmp_path):
+    """Who listens on this host, by the name that a process has given itself: any bytes. Other hosts are not asked."""
+    own, path = read_name(os.getpid()), str(tmp_path / "s")
+    with socket.create_server(("127.0.0.1", 0)) as tcp, socket.socket(socket.AF_UNIX) as unix, suppress(OSError):
+        unix.bind(path)
+        unix.listen()
+        at = f"127.0.0.1:{tcp.getsockname()[1]}"
+        addresses = (at, path, "127.0.0.1:1", "10.0.0.5:5432")
+        try:
+            Path("/proc/self/comm").write_text(name)
+            found = Programs(DIRECT).learn([Destination("backend", (each,)) for each in addresses])
+        finally:
+            Path("/proc/self/comm").write_text(own)
+        said = Program(name if name.isalnum() else "")
+        assert found == {at: said, path: said, "127.0.0.1:1": Program("")}

@@ -19,7 +19,7 @@ while read -r path clients answer; do
     systemctl restart shop
 done <<ROWS
 /sleep?20 2 OK Headroom [0-9.]+x
-/ask?1 10 WARNING Most threads are in use: the threads wait for 127.0.0.1:7000
+/ask?1 10 the threads wait for backend at 127.0.0.1:7000
 /lock?2000 10 the threads wait for a lock of the application
 /sleep?2000 10 threads are (busy|in use)
 ROWS

@@ -52,10 +52,13 @@ confined='file, network, unix, signal, capability, mount, /** mrwlkix,'
 expect "AppArmor is on" 0 'grep -q Y /sys/module/apparmor/parameters/enabled'
 apparmor_parser --replace <<PROFILES
 abi <abi/3.0>,
-profile shop /usr/bin/uwsgi-core { $confined }
+profile shop { $confined ptrace (readby, tracedby), }
 profile blind { $confined }
-profile tracing { $confined ptrace, }
+profile tracing { $confined ptrace (read, trace), }
 PROFILES
+mkdir -p /etc/systemd/system/shop.service.d
+printf '[Service]\nAppArmorProfile=shop\n' >/etc/systemd/system/shop.service.d/confined.conf
+systemctl daemon-reload
 systemctl restart shop
 expect "AppArmor confines uWSGI" 60 'ask / && grep "^shop (enforce)" /proc/$(systemctl show -p MainPID --value shop)/attr/current'
 rows <<ROWS

@@ -169,7 +169,7 @@ ROWS = (
         Expected(
             "warning",
             ("waits_for_backend",),
-            words=("the threads wait for 127.0.0.1:", "queries", "more `threads` help only if"),
+            words=("the threads wait for python", "queries", "more `threads` help only if"),
             not_words=NO_MORE,
         ),
         (Load(clients=7, path="/ask?n=0&n=1&timeout=30"),),
@@ -233,7 +233,7 @@ ROWS = (
         Expected(
             "warning",
             ("application_lock", "saturation"),
-            words=("lock of the application, whose holder waits for 127.0.0.1:",),
+            words=("lock of the application, whose holder waits for python",),
             not_words=NO_MORE,
         ),
         (Load(clients=6, path="/locked?n=0&timeout=5"), Load(rate=10)),

@@ -55,6 +55,7 @@ RULES: tuple[Rule, ...] = (
     waits.find_blocked_output,
     causes.find_idle,
     waits.find_held_loops,
+    waits.find_lookups,
     waits.find_stuck,
     queue.find,
     queue.find_missed,

@@ -180,7 +180,7 @@ FAIL = Kind(
     code="server_errors",
     role="harm",
     severity="critical, warning or info",
-    title="uWSGI's log says that [critical? most][warning? some][info? some] responses are server errors (status 5xx).",
+    title="uWSGI's log says that [critical? many][warning? some][info? some] responses are server errors (status 5xx).",
     evidence="[counted? {number} of {requests:request} ({part:fine_percent}) got such a response; uWSGI counted "
     "{raised:exception}.][not counted? {number:request} got such a response.][not proven?  " + UNPROVEN + "]",
     meaning="uWSGI counts only exceptions that the application does not catch. Flask and Django catch all exceptions "
@@ -372,6 +372,10 @@ def judge_number(figures: Figures, number: int) -> tuple[bool, bool]:
     return number >= EXCEPTIONS[0] and surely >= EXCEPTIONS[1] * requests, surely >= MOSTLY * requests
 
 
+MANY_ERRORS = 0.2
+"""From this part of the responses on, errors are critical."""
+
+
 def find_server_errors(figures: Figures) -> Iterator[Finding]:
     """Responses of an application that catches its exceptions; uWSGI writes such a line for others, too."""
     messages = figures.server.messages
@@ -381,11 +385,12 @@ def find_server_errors(figures: Figures) -> Iterator[Finding]:
     if message is None or 2 * said >= message.count:
         return
     number = message.count - said
-    is_warning, are_most = judge_number(figures, number)
+    is_warning, _ = judge_number(figures, number)
+    are_many = number - SURELY * sqrt(max(0, number)) >= MANY_ERRORS * figures.flow.completed
     is_proven, path = message.agreed >= PROVEN * message.count, figures.server.setup.log_path
     facts = _count(number, max(number, figures.flow.completed)) | {"raised": raised, "proven": is_proven}
     grep = f"grep -aE '{STATUS_5XX}' {quote(path)} | tail" * (is_warning and path.startswith("/"))
-    yield FAIL.found(figures, facts, grep=grep, worse=is_warning + (are_most and is_proven))
+    yield FAIL.found(figures, facts, grep=grep, worse=is_warning + (is_warning and are_many and is_proven))
 
 
 def find_client_errors(figures: Figures) -> Iterator[Finding]:

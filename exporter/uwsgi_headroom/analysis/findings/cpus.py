@@ -16,6 +16,8 @@ from uwsgi_headroom.analysis.littles_law import judge_waiting, shows_a_limit
 from uwsgi_headroom.analysis.shortages import (
     CPU_FULL,
     CPU_WAIT,
+    FEWER_CALLS,
+    OF_LIBRARY,
     are_children_busy,
     are_waits_known,
     find_cpu_of_own_threads,
@@ -141,10 +143,11 @@ WORKERS_USE_ALL = replace(
     CHILDREN,
     severity="critical or warning",
     title="The workers use all the CPU that they can get.",
-    act=OWN_ACT + "[affinity? Widen `cpu-affinity`, or the affinity mask that the service manager sets.]"
+    act=FEWER_CALLS + OWN_ACT + "[affinity? Widen `cpu-affinity`, or the affinity mask that the service manager sets.]"
     "[quota? Raise the CPU quota][cgroup?  of the cgroup {cgroup}][quota?  from {quota:cpus}]"
-    "[most?  to {most:cpus}][quota? .][host? Add CPUs, or move load to another host.]",
-    then="[own, variable? Its library computes in a thread for each CPU, in each worker: they slow each other down.]"
+    "[most?  to {most:cpus}][quota? .][host, not queries? Add CPUs, or move load to another host.]",
+    then="[queries, host? Then add CPUs, or move load to another host. ]"
+    "[own, variable? Its library computes in a thread for each CPU, in each worker: they slow each other down.]"
     "[own, not variable? Move the work of these threads into a mule or the spooler; if a library computes in threads, "
     "limit their number (`OMP_NUM_THREADS`).][quota? The quota is CPUQuota of a unit, --cpus of Docker, "
     "resources.limits.cpu of a pod.]",
@@ -158,13 +161,16 @@ OTHERS_USE_ALL = replace(
     CHILDREN,
     severity="critical or warning",
     title="The workers and other programs[role? , mostly uWSGI's own {role},] use all CPUs.",
-    act="[role? Find out what the {role} of this uWSGI {processes:computes|compute}.][look? {look}.]"
+    act="[role? Find out what the {role} of this uWSGI {processes:computes|compute}.]"
+    + FEWER_CALLS
+    + "[look, not queries? {look}.]"
     + OWN_ACT
     + "[affinity? Widen `cpu-affinity`, or the affinity mask that the service "
-    "manager sets.][host? Move the other programs to another host, or add CPUs.]",
+    "manager sets.][host, not queries? Move the other programs to another host, or add CPUs.]",
     then="[role? Move this work to another host, or add CPUs. ]"
     + OF_BACKEND
-    + "[more? Then move the other programs to another host, or add CPUs. ][rest? Move the work of background threads "
+    + "[queries, host? Then move the other programs to another host, or add CPUs. ]"
+    "[more? Then move the other programs to another host, or add CPUs. ][rest? Move the work of background threads "
     "into a mule or the spooler, or limit their number (`OMP_NUM_THREADS`).]",
     clause="no CPU is idle[role?  beside uWSGI's own {role}][backend? , and requests wait for {backend} on this host]",
 )
@@ -313,7 +319,8 @@ def _advise_others(figures: Figures, cpus: Cpus) -> Facts:
     role, others = find_main_role(figures), (figures.cpu and figures.cpu.others) or 0.0
     facts = _name_others(figures, role)
     is_pinned = role is None and cpus.limited_by == "affinity"
-    is_own = role is None and not is_pinned and find_cpu_of_own_threads(figures) > others
+    of_library = OF_LIBRARY if figures.server.sample.pool_variable else 1.0
+    is_own = role is None and not is_pinned and find_cpu_of_own_threads(figures) > of_library * others
     is_host = role is None and not is_pinned and not is_own and not facts["look"]
     facts |= {"own": is_own and see_own_threads(figures), "affinity": is_pinned, "host": is_host}
     return facts | {"more": is_pinned or is_own}
@@ -322,7 +329,11 @@ def _advise_others(figures: Figures, cpus: Cpus) -> Facts:
 def _name_others(figures: Figures, role: RoleUse | None) -> Facts:
     """The role of uWSGI's that is the main other program; without one, the backends on this host for which requests
     wait, and where to look first: who uses the CPU beside the workers is then most likely one of them."""
-    facts: Facts = {"role": role and name_role(role), "processes": role and role.processes}
+    is_either = role and role.role == "daemon" and not figures.window.is_counted  # stats list the crons
+    facts: Facts = {
+        "role": role and name_role(role) + " or cron" * bool(is_either),
+        "processes": role and role.processes,
+    }
     local = () if role else list_local(figures.destinations)
     if not local:
         return facts | {"backend": None, "look": None}

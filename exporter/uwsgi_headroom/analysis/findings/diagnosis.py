@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.advice import (
+    MOSTLY_BUSY,
     Advice,
     Settings,
     advise_capacity,
@@ -107,7 +108,7 @@ def diagnose(figures: Figures, findings: Sequence[Finding]) -> list[Finding]:
         head, joined = cause, [harm for harm in harms if harm is not cause]
         clause, change, settings, serves = cause.clause, cause.change, cause.settings, cause.serves
     is_full = any(harm.code in ("clients_refused", "queue_filling") for harm in harms)
-    if is_full and (cause is None or DEPTHS[cause.code] >= LACKS_CAPACITY):
+    if is_full and (cause is None or DEPTHS[cause.code] >= LACKS_CAPACITY) and clause != queue.OPENED_SHORT:
         change = f"{change} {queue.advise_longer_queue(figures)}".strip()
     if not joined and cause is not None:
         return list(findings)
@@ -166,7 +167,10 @@ def _explain(figures: Figures) -> Advice:
     step = find_proven_step(figures)
     if step is None:
         return Advice(advise_capacity(figures).change, cause=NOT_SEEN)
-    window = figures.window
+    window, fullest = figures.window, queue.find_fullest(figures)
+    is_free = (figures.flow.observed or 0.0) < MOSTLY_BUSY * (figures.ceiling or 0)
+    if step.all_busy and is_free and fullest and queue.is_opened_short(figures, fullest):
+        return Advice(queue.advise_longer_queue(figures), cause=queue.OPENED_SHORT)
     if step.all_busy and waits_while_threads_are_free(figures):
         if window.full_seconds < BURSTS * window.observed_seconds:
             is_now = any(worker.pid for worker in figures.server.workers)

@@ -14,12 +14,13 @@ from typing import Any, Literal, NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
+from uwsgi_headroom.analysis.destinations import join_labels
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.littles_law import waiting_clause
 from uwsgi_headroom.analysis.log_words import read_log
 from uwsgi_headroom.analysis.routes import describe_route
 from uwsgi_headroom.analysis.setting_facts import DEFAULT_MERCY
-from uwsgi_headroom.analysis.shortages import find_cpu_of_own_threads, list_loads
+from uwsgi_headroom.analysis.shortages import count_calls, find_cpu_of_own_threads, list_loads
 from uwsgi_headroom.analysis.wait_states import WaitFigures, of_request
 from uwsgi_headroom.analysis.worker_states import (
     count_lost,
@@ -88,6 +89,7 @@ COMMON: Mapping[str, Callable[[Figures], Fact | Private]] = {
     "available": lambda figures: figures.server.memory is not None and figures.server.memory.available,
     "away": part_away,
     "by_workers": lambda figures: sum(list_loads(figures)),
+    "asked": lambda figures: Private(join_labels(figures.waits.destinations if figures.waits else ()), "its backends"),
     "calls": lambda figures: see_calls(figures.server),
     "cgroup": lambda figures: figures.server.memory is not None and figures.server.memory.limited_by == "cgroup",
     "completed": lambda figures: figures.flow.requests,
@@ -98,6 +100,7 @@ COMMON: Mapping[str, Callable[[Figures], Fact | Private]] = {
     "lost": count_lost,
     "mercy": lambda figures: figures.server.setup.options.worker_reload_mercy or DEFAULT_MERCY,
     "options": lambda figures: listed([f"`{name}`" for name in figures.server.setup.options.ends_workers] or [""]),
+    "queries": count_calls,
     "reloads": lambda figures: figures.window.reloads,
     "requests": lambda figures: figures.flow.requests,
     "respawns": count_respawns,

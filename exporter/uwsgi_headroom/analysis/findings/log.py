@@ -132,6 +132,7 @@ def find(figures: Figures) -> Iterator[Finding]:
 def _choose(figures: Figures, role: Role) -> Messages:
     messages = figures.server.messages
     lost = any(worker.lost for worker in figures.window.workers)
+    is_free = (figures.flow.observed or 0.0) < MOSTLY * (figures.available or 0)
     unloaded = (find_without_application(figures.server) or ([], []))[1]
     chosen = [
         (code, message)
@@ -139,6 +140,7 @@ def _choose(figures: Figures, role: Role) -> Messages:
         if BY_CODE[code].role == role
         and not (lost and code == "mercy_kill")  # `requests_lost` says it
         and not (unloaded and code == "no_python_application")  # `no_application` says it
+        and not (code == "async_queue_full" and is_free)  # a burst
         and not (code == "disk_full" and figures.server.setup.full_disks)  # that finding says it
     ]
     return sorted(chosen, key=lambda each: (-bool(each[1].agreed), -each[1].count))

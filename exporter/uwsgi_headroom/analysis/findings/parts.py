@@ -70,9 +70,11 @@ SPOOLER_BEHIND = Kind(
     "[late? ; at this rate, a new task waits {late:duration}].",
     meaning="Each task is a file in the spool directory until it is processed. Requests are not affected.",
     act="[warning, done? Raise `spooler-processes`, or make the tasks shorter.]"
-    "[warning, not done? Find out from uWSGI's log why no task ends: it names each task that is tried again.]",
+    "[warning, not done, look? Find out from uWSGI's log why no task ends: it names each task that is tried again.]"
+    "[warning, not done, fix? {fix}]",
     then="[warning? The spooler tries a task again if it returns `SPOOL_RETRY` or raises an exception: uWSGI's log "
     "names it.]",
+    log=("spooler_refuses",),
 )
 
 SPOOLER_DIES = Kind(

@@ -40,12 +40,16 @@ _USED_UP = 1.0
 WAITED = "too slow only because of the wait in the listen queue"
 """What requests were that missed the objective, and would have kept it without this wait."""
 
+OPENED_SHORT = "its socket was opened with a shorter queue than `listen`"
+
 LONGER_QUEUE = (
-    "[too_long? Do not raise `listen`: most clients have already left when their request is served, and a longer queue "
-    "would only make clients wait longer.][not too_long, listen? If the queue fills only in bursts, raise `listen` "
-    "from {listen:plain} (at most to net.core.somaxconn, which is {somaxconn:plain}).][not too_long, lower? If the "
-    "queue fills only in bursts, raise net.core.somaxconn and then `listen`: the lower of the two is now "
-    "{lower:plain}.]"
+    "[opened? Raise `Backlog=` in the socket's systemd unit. uWSGI's `listen` ({asked:plain}) has no effect on "
+    "a socket that another program opened, here for {limit:plain} connections.][not opened, too_long? Do not raise "
+    "`listen`: most clients have already left when their request is served, and a longer queue would only make clients "
+    "wait longer.]"
+    "[not opened, not too_long, listen? If the queue fills only in bursts, raise `listen` from {listen:plain} (at most "
+    "to net.core.somaxconn, which is {somaxconn:plain}).][not opened, not too_long, lower? If the queue fills only in "
+    "bursts, raise net.core.somaxconn and then `listen`: the lower of the two is now {lower:plain}.]"
 )
 """What a longer queue would help against. The kernel caps `listen` at net.core.somaxconn."""
 
@@ -177,12 +181,23 @@ def _describe_refusals(figures: Figures, name: str, full: float, mean: float, ba
     }
 
 
-def advise_longer_queue(figures: Figures) -> str:
-    """What a longer queue would help against, and how to raise the limit of the fullest one."""
+def find_fullest(figures: Figures) -> Backlog | None:
+    """The queue that was full for the longest time."""
     full, area = figures.window.queue_full_seconds, figures.window.queue_seconds
     name = max(full, key=lambda name: (full[name], area.get(name, 0.0)), default=None)
-    backlog = figures.server.queues.get(name or "")
+    return figures.server.queues.get(name or "")
+
+
+def advise_longer_queue(figures: Figures) -> str:
+    """What a longer queue would help against, and how to raise the limit of the fullest one."""
+    backlog = find_fullest(figures)
     return _longer_queue(figures, backlog) if backlog else ""
+
+
+def is_opened_short(figures: Figures, backlog: Backlog) -> bool:
+    """Whether the queue of a socket is shorter than uWSGI and the kernel allow: so uWSGI has not opened it."""
+    setup = figures.server.setup
+    return (backlog.limit or inf) < min(setup.options.listen or 0, setup.somaxconn or 0)
 
 
 def _longer_queue(figures: Figures, backlog: Backlog) -> str:
@@ -190,6 +205,7 @@ def _longer_queue(figures: Figures, backlog: Backlog) -> str:
     lower = limit if most is None else min(limit, most)
     is_lower = most is not None and limit < most
     facts: Facts = {"listen": is_lower and limit, "somaxconn": most, "lower": not is_lower and lower}
+    facts |= {"opened": is_opened_short(figures, backlog), "asked": figures.server.setup.options.listen, "limit": limit}
     return fill(LONGER_QUEUE, facts | {"too_long": wait_too_long(figures)})
 
 

@@ -26,7 +26,7 @@ from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.littles_law import ratio, shows_a_limit
 from uwsgi_headroom.analysis.routes import describe_stuck_route
-from uwsgi_headroom.analysis.shortages import MAIN, find_wait_of_holder, tries_again
+from uwsgi_headroom.analysis.shortages import FEWER_CALLS, MAIN, find_wait_of_holder, gets_no_cpu, tries_again
 from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, count_streams, hang, list_ages, wait_for_websockets
 from uwsgi_headroom.analysis.worker_states import (
     MANY_STUCK,
@@ -234,7 +234,7 @@ BACKEND = Kind(
     evidence="{waiting:mean} of {busy:mean} busy {slots} wait for {each}[part? , for {part:duration} of the "
     "{whole:duration} of a request].",
     meaning="A waiting request holds a thread, and uses no CPU. An overloaded backend gets faster when load falls.",
-    act="{look}.",
+    act=FEWER_CALLS + "[not queries? {look}.]",
     then="Check whether the backend is overloaded, or waits for a lock. [turns? Redis runs one command at a time: "
     "`SLOWLOG GET` shows what holds it up. Connections with `flags=b` or `flags=P` wait for the result of a job: look "
     "at the job workers. ]Make the queries faster or fewer. More `threads` [turns? would also wait for their turn][not "
@@ -258,6 +258,16 @@ NO_ANSWER = replace(
     "may be full. Set timeouts and TCP keepalives, and pause before a retry. More `threads` would also hang.]"
     "[not silent? Keep connections open: an open connection needs no lookup. More `threads` would also wait.]",
     clause="[is_cause? the {slots} wait for {what}]",
+)
+LOOK_UP = replace(
+    NO_ANSWER,
+    title="Requests wait for lookups of names, which hold the threads beside the event loops.",
+    evidence="Of the {threads:mean} threads beside the loop of a worker, {waiting:mean} wait for name servers.",
+    meaning="A pool of 10 threads looks up names for gevent, unless `GEVENT_RESOLVER` selects another way: further "
+    "lookups wait for their turn.",
+    act="Run a DNS resolver with a cache on this host, and check the name servers in /etc/resolv.conf.",
+    then="Keep connections open: an open connection needs no lookup.",
+    clause="lookups of names hold the threads beside the event loops",
 )
 CALLS_ITSELF = replace(
     BACKEND,
@@ -387,6 +397,16 @@ class _Held(NamedTuple):
     activity: str
 
 
+def find_lookups(figures: Figures) -> Iterator[Finding]:
+    """The lookups of names that requests on event loops wait for, which no loop shows."""
+    waiting, threads = figures.server.waits.lookups if figures.server.waits else (0.0, 0.0)
+    if threads >= SOME_HELPERS and waiting >= MOSTLY_LOOK_UP * threads:
+        yield LOOK_UP.found(figures, waiting=waiting, threads=threads)
+
+
+SOME_HELPERS, MOSTLY_LOOK_UP = 4, 0.75
+
+
 def find_held_loops(figures: Figures) -> Iterator[Finding]:
     held = _find_held(figures)
     if not held:
@@ -477,7 +497,7 @@ def find_stuck(figures: Figures) -> Iterator[Finding]:
     """The finding about stuck requests. `harakiri` helps only where it ends those of few threads."""
     requests, seconds = find_harmful_requests(figures), figures.stuck_seconds
     server, waits = figures.server, figures.waits
-    if not requests:
+    if not requests or gets_no_cpu(figures):
         return
     (oldest, worst), ids = requests[0], sorted({worker_id for _, worker_id in requests})
     kind, limit = server.setup.concurrency_kind, server.setup.options.harakiri

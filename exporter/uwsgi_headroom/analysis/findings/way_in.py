@@ -100,12 +100,34 @@ NOT_BUFFERED = replace(
     meaning="It closes the connection to uWSGI, which takes it for a client that left.",
     act="Let the user of {program} write to the temporary directory that its error log names, or free disk space.",
 )
+UPLOADS = replace(
+    NOT_BUFFERED,
+    title="The web server ({program}) cannot store uploads, and rejects them: {reason}.",
+    meaning="A body that is larger than its buffer (16 kB) goes into a file. Its clients get status 500, and uWSGI "
+    "gets no such request.",
+)
 UNREAD = replace(
     LARGE_HEADS,
     title="uWSGI closes connections before it has read the request, and the web server ({program}) loses responses.",
     meaning="Most often the application responds to an upload, such as with 401, before it reads the body.",
     act="[read? Set `post-buffering` to 8192, or let the application read each body before it responds.]"
     "[not read? Read uWSGI's log: if it names no request that is rejected, set `post-buffering` to 8192.]",
+)
+NONE_ALIVE = replace(
+    LARGE_HEADS,
+    severity="critical or warning",
+    title="The web server ({program}) takes uWSGI for down, and answers without it.",
+    meaning="By default, one failed or slow request is enough (`max_fails=1`): nginx then answers 502 to all for 10 s "
+    "(`fail_timeout`).",
+    act="Set `max_fails=0` for the server in the `upstream` block of nginx.",
+    then="Then find out why requests fail before: nginx's lines before these say it, such as `upstream timed out`.",
+)
+TIMED_OUT = replace(
+    LARGE_HEADS,
+    title="The web server ({program}) gives up before uWSGI responds.",
+    meaning="Its clients get status 504; the worker completes the request for nobody.",
+    act="Find out what these slow requests wait for.",
+    then="If they must take so long, raise `uwsgi_read_timeout` (or `proxy_read_timeout`) of nginx.",
 )
 ROUTER_CLOSES = replace(
     LARGE_HEADS,
@@ -133,8 +155,11 @@ ELSEWHERE = replace(
 )
 _ROWS = {
     "large_head": LARGE_HEADS,
+    "none_alive": NONE_ALIVE,
+    "timed_out": TIMED_OUT,
     "not_buffered": NOT_BUFFERED,
     "unread": UNREAD,
+    "uploads": UPLOADS,
     "closed": ROUTER_CLOSES,
     "refused": CANNOT_CONNECT,
     "elsewhere": ELSEWHERE,
@@ -213,6 +238,8 @@ def _is_said(figures: Figures, error: WebError) -> bool:
         case "closed":
             lost = any(worker.lost for worker in figures.window.workers)
             return lost or error.name not in (server.setup.options.http or ())
+        case "timed_out":
+            return figures.flow.waiting not in (None, "none") or any(each.cause == "none_alive" for each in ways.errors)
         case "unread":
             is_rejected = any(BY_CODE[code].role == "rejected" for code in server.messages)
             return is_rejected or not figures.flow.completed or bool(server.setup.options.post_buffering)

@@ -26,6 +26,7 @@ from uwsgi_headroom.analysis.worker_states import (
     mean_life,
     scales,
 )
+from uwsgi_headroom.record import State
 from uwsgi_headroom.uwsgi_log.messages import name_signal
 from uwsgi_headroom.words.template import Private
 
@@ -55,9 +56,10 @@ HARAKIRI = Kind(
     meaning="All requests in a killed worker are lost, and uWSGI counts none of them.[threads?  With `threads`, a "
     "worker has only one timer, and each further request resets it: a slow one may run longer.]",
     act="[backend? Find out why {backend} does not answer in time: most of these requests wait for it.]"
-    "[not backend? Find the slow request in uWSGI's log, in lines with `HARAKIRI`.]",
-    then="[turn_on? `{turn_on}` shows these lines here. ]Then set timeouts on the calls that this request makes. If "
-    "such requests are expected to take longer than `harakiri`, raise `harakiri`.",
+    "[clients? Put a web server that buffers in front: most of these requests wait for slow clients.]"
+    "[not backend, not clients? Find the slow request in uWSGI's log, in lines with `HARAKIRI`.]",
+    then="[turn_on? `{turn_on}` shows these lines here. ][not clients? Then set timeouts on the calls that this "
+    "request makes. ]If such requests are expected to take longer than `harakiri`, raise `harakiri`.",
     clause="[fills? slow requests hold the threads until `harakiri` kills the workers]",
     page_after=60,
     runbook="UwsgiRequestsLost",
@@ -215,19 +217,20 @@ def _harakiri(figures: Figures) -> Iterator[Finding]:
             threads=(figures.configured or 0) > len(window.workers),
             turn_on=getattr(figures.server.log, "turn_on", ""),
             fills=killed_fill_threads(figures),
-            backend=_name_backend(figures),
+            backend=_did_wait(figures, "backend", "dns")
+            and Private(join_labels(list_main(figures.destinations)), "a backend"),
+            clients=_did_wait(figures, "client"),
         )
 
 
-def _name_backend(figures: Figures) -> Private | None:
-    """The backend for which requests wait until `harakiri`; None if most of those that it ended do not."""
+def _did_wait(figures: Figures, *states: State) -> bool:
+    """Whether most of the requests that `harakiri` ended waited in these states."""
     waits, harakiri, window = figures.waits, figures.server.setup.options.harakiri or 0, figures.window
     if waits is None:
-        return None
-    of_completed = sum((waits.each(state) or 0.0) * figures.flow.completed for state in ("backend", "dns"))
-    lost = waits.outside * waits.total * window.seconds - of_completed
-    is_most = lost >= MOSTLY * window.harakiris * harakiri > 0
-    return Private(join_labels(list_main(figures.destinations)), "a backend") if is_most else None
+        return False
+    of_completed = sum((waits.each(state) or 0.0) * figures.flow.completed for state in states)
+    lost = sum(waits.share(state) for state in states) * waits.total * window.seconds - of_completed
+    return lost >= MOSTLY * window.harakiris * harakiri > 0
 
 
 def _out_of_memory(figures: Figures) -> Iterator[Finding]:

@@ -8,8 +8,8 @@ thread never gives up its CPU (`voluntary_ctxt_switches`): a loop that is merely
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterable
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Sequence
 from typing import Literal
 
 from msgspec import Struct, field
@@ -26,6 +26,9 @@ COMPUTES_SECONDS = 1.0
 _LONGEST_SECONDS = 60.0
 """For how long the longest hold is remembered."""
 
+_LOOKS = 20
+"""How many looks at the threads beside the loops are remembered."""
+
 _REMEMBERED = 100
 """How many samples of a held loop are remembered: beyond, old ones count for less."""
 
@@ -35,14 +38,16 @@ _NO_HOLD: frozenset[str] = frozenset({"idle", "other", "unknown"})
 
 class _Loop(Struct):
     """What is known of one loop. looked_at: the monotonic time of the last look. since: that of the last progress: it
-    waited for events, or a request was completed. ran: CPU seconds of the thread by then. blocked: whether it was seen
-    to be blocked since. longest: the seconds of the longest hold, and when it was seen."""
+    waited for events, or a request was completed. ran: CPU seconds of the thread by then; wakes: how often it was put
+    on a CPU; blocked: whether it was seen to be blocked since. longest: the seconds of the longest hold, and when that
+    was seen."""
 
     looked_at: float
     since: float
     ran: float = 0.0
     requests: int | None = None
     switches: int = 0
+    wakes: int = 0
     blocked: bool = False
     held: bool = False
     longest: tuple[float, float] = (0.0, float("-inf"))
@@ -76,7 +81,10 @@ class Loops:
             goes_on |= switches != loop.switches and not loop.blocked
             loop.switches = switches
         is_free = decision.result in _NO_HOLD or bool(wait.gap) or wait.epoll is not None
-        ran = read_schedule(pid, pid)[0] / 1e9
+        nanoseconds, _, wakes = read_schedule(pid, pid)
+        ran = nanoseconds / 1e9
+        goes_on |= worker.requests is None and not runs and wakes != loop.wakes  # of requests that nobody counts
+        loop.wakes = wakes
         if goes_on or is_free:
             loop.since, loop.ran, loop.blocked = now, ran, False
         loop.held = ran - loop.ran >= COMPUTES_SECONDS if runs else not is_free
@@ -112,3 +120,20 @@ class Loops:
                 is_recent = loop.looked_at - seen_at <= _LONGEST_SECONDS
                 uses[worker.worker_id] = LoopUse(hold, loop.held, seconds if is_recent else 0.0)
         return uses
+
+
+class Lookups:
+    """How many of the threads beside the event loops of one server look up names, as those of gevent's pool do."""
+
+    def __init__(self) -> None:
+        self._looks = deque[tuple[int, int]](maxlen=_LOOKS)
+
+    def note(self, results: Sequence[str]) -> None:
+        """Add what the threads beside one loop were seen to wait for."""
+        self._looks.append((results.count("dns"), len(results)))
+
+    @property
+    def mean(self) -> tuple[float, float]:
+        """How many do, and how many there are, on average; 0 before the first look."""
+        number = len(self._looks) or 1
+        return sum(each for each, _ in self._looks) / number, sum(every for _, every in self._looks) / number

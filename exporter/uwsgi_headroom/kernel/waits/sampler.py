@@ -26,12 +26,20 @@ from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.kernel.waits.file_systems import FileServers
 from uwsgi_headroom.kernel.waits.holders import Holders, Pools, UwsgiLocks
 from uwsgi_headroom.kernel.waits.locks import FileLocks
-from uwsgi_headroom.kernel.waits.loops import Loops
+from uwsgi_headroom.kernel.waits.loops import Lookups, Loops
 from uwsgi_headroom.kernel.waits.peers import Peers
+from uwsgi_headroom.kernel.waits.programs import Programs
 from uwsgi_headroom.kernel.waits.schedules import OLD_SECONDS, Naps, RunDelays, Streams
 from uwsgi_headroom.kernel.waits.system_calls import CALLS, NO_TABLE
 from uwsgi_headroom.kernel.waits.thread_wait import GAP_POLL, GAP_SOCKET, GAP_THREADS, Decision, Decisions, remember
-from uwsgi_headroom.kernel.waits.worker_threads import HiddenError, LookedAt, SeenThread, WaitSetting, WorkerThreads
+from uwsgi_headroom.kernel.waits.worker_threads import (
+    HiddenError,
+    LookedAt,
+    SeenThread,
+    WaitSetting,
+    WorkerThreads,
+    list_threads,
+)
 from uwsgi_headroom.record import (
     UNKNOWN,
     WORKING,
@@ -63,6 +71,12 @@ _MOST_STARTING = 16
 
 _PROBE_SECONDS = 5.0
 """How long an idle server is believed to be visible, or not."""
+
+_ASKING, _MOST_TURNS = ("backend", "interpreter_lock", "running"), 4
+"""The states of a thread between which it goes when it asks a backend again and again, and how many are followed."""
+
+_HELPERS_SECONDS, _MOST_HELPERS = 1.0, 16
+"""How often the threads beside one event loop are looked at, and how many, 10 us each."""
 
 Place = Literal["shared", "output", "websockets", "endless"]
 
@@ -103,12 +117,15 @@ class WaitSampler:
         self._pools = Pools()
         self._holders = Holders()
         self._uwsgi_locks = UwsgiLocks()
-        self._naps = Naps()
+        self._naps, self._turns = Naps(), Naps(_MOST_TURNS)
+        self._naps_of = dict.fromkeys(_ASKING, self._turns) | {"sleep": self._naps}
         self._streams = Streams()
         self._loops = Loops()
+        self._lookups, self._helpers_at = Lookups(), float("-inf")
         self._shared: Collection[int] = ()
         self._output: Output | None = None  # the last one in which a thread was blocked
         self._output_socket = ""
+        self._programs = Programs(asks)
         self._mounts, self._file_systems = FileServers(asks), Counter[tuple[str, str]]()
         self._near: int | None = None  # a master in our network namespace
         self._workers: tuple[Worker, ...] = ()
@@ -121,6 +138,7 @@ class WaitSampler:
         self._no_thread = Waits(
             backends=dict.fromkeys(setting.backends.values(), 0.0),
             addresses=self._addresses,
+            programs=self._programs.known,
             busy=0,
             reads_locks=setting.read_locks,
         )
@@ -172,6 +190,7 @@ class WaitSampler:
         gaps = self._learn_peers(master_pid, seen)
         self._shared = shared
         self._naps.begin()
+        self._turns.begin()
         waits = self._add_up(snapshot, found, left_out, seen, weight, gaps)
         threads = frozenset([each.thread for each in seen if each.wait.file])
         file_lock = self._file_locks.look(
@@ -208,10 +227,13 @@ class WaitSampler:
         self._loops.forget_ended(processes.keys())
         active, start = self._find_active(snapshot, processes), self._clock()
         self._loops.rest({worker.pid or 0 for worker in active}, start)
-        found = (self._find(worker, processes, options) for worker in self._loops.choose(active, self._afford(start)))
-        main_threads = ((at, at.pid) for at in found if at)
+        chosen = [self._find(worker, processes, options) for worker in self._loops.choose(active, self._afford(start))]
+        found = [at for at in chosen if at]
         try:
-            seen, _ = self._look_at(main_threads, start + MOST_SECONDS)
+            seen, _ = self._look_at(((at, at.pid) for at in found), start + MOST_SECONDS)
+            if found and start - self._helpers_at >= _HELPERS_SECONDS:
+                self._helpers_at = start
+                self._look_at_helpers(master_pid, self._chance.choice(found))
             if not active and start >= self._probe_at:
                 self._probe(snapshot, processes, options)
         except HiddenError as refusal:
@@ -223,7 +245,15 @@ class WaitSampler:
         now = self._clock()
         for each in seen:
             self._loops.note(each.by.worker, each.wait, self._decisions.decide_mostly(each.wait), now)
-        return Waits(off=_ASYNC, loops=self._loops.describe(snapshot.workers))
+        return Waits(off=_ASYNC, loops=self._loops.describe(snapshot.workers), lookups=self._lookups.mean)
+
+    def _look_at_helpers(self, master_pid: int, at: LookedAt) -> None:
+        """Note how many of the threads beside an event loop look up names, as those of gevent's pool do. Raises
+        HiddenError."""
+        threads = [thread for thread in list_threads(at.pid) if thread != at.pid][:_MOST_HELPERS]
+        seen, _ = self._look_at([(at, thread) for thread in threads], self._clock() + MOST_SECONDS)
+        self._learn_peers(master_pid, seen)
+        self._lookups.note([self._decisions.decide_mostly(each.wait).result for each in seen])
 
     def look_at_starting(
         self, master_pid: int, snapshot: Snapshot, processes: Mapping[int, WorkerProcess], setup: Setup | None
@@ -429,14 +459,15 @@ class WaitSampler:
                 doubtful[worker_id] += count
                 continue
             in_service[worker_id] += count
+            if naps := self._naps_of.get(result):
+                # Who asks backends again and again does so in the next request, too.
+                naps.note(each.by.pid, each.thread, naps is self._turns or each.by.worker.requests, self._clock())
             if result == "running":
                 waiting = self._delays.part_waiting(each.by.pid, each.thread)
                 by_state["cpu_wait"] += count * waiting
                 by_state["cpu"] += count * (1 - waiting)
                 continue
             by_state[result] += count
-            if result == "sleep":
-                self._naps.note(each.by.pid, each.thread, each.by.worker.requests, self._clock())
             if gap:
                 refused = gap == GAP_POLL and self.threads.may_not_read
                 gaps.append(GAP_REFUSED if refused else self.threads.why_not or gap)
@@ -465,6 +496,7 @@ class WaitSampler:
             interpreter_lock=dict(lock),
             backends=backends,
             addresses=self._addresses,
+            programs=self._programs.learn(destinations if self._near else ()),
             shared=places["shared"],
             output=places["output"],
             output_name=self._output,
@@ -477,6 +509,7 @@ class WaitSampler:
             holder=self._holders.find(),
             holder_backend=self._holders.behind,
             nap=self._naps.length,
+            turn=self._turns.length,
             destinations=dict(destinations),
             busy=sum([worker.busy_threads or 0 for worker in snapshot.workers]),
             gaps=tuple(dict.fromkeys(gaps)),

@@ -76,16 +76,17 @@ class Naps:
     completed no request, slept so many times in between. Without uWSGI's counts, it is a thread that wrote nothing.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = _MOST) -> None:
+        self._most = most
         self._before: dict[tuple[int, int], tuple[int, int, float]] = {}
         self._now: dict[tuple[int, int], tuple[int, int, float]] = {}
         self._naps = self._seconds = 0.0
-        self._places = _MOST
+        self._places = most
 
     def begin(self) -> None:
         """A new sample begins."""
         self._before, self._now = self._now, {}
-        self._places = _MOST - len(self._before)
+        self._places = self._most - len(self._before)
 
     def note(self, pid: int, thread: int, requests: int | None, now: float) -> None:
         """Add a thread that sleeps. requests: how many its worker has completed, None if unknown; now: monotonic
