@@ -83,7 +83,7 @@ ROWS = {
         "worker is away|workers? (is|are) missing", (1 - causes.UP, causes.START_SECONDS, causes.MOSTLY_UP)
     ),
     "exceptions": Row("exceptions", (*clients.EXCEPTIONS, wait_states.MOSTLY)),
-    "server_errors": Row("server errors", (*clients.EXCEPTIONS, wait_states.MOSTLY)),
+    "server_errors": Row("server errors", (*clients.EXCEPTIONS, clients.MANY_ERRORS)),
     "clients_left": Row("clients (that )?left|disconnect", (*clients.LEFT, wait_states.MOSTLY)),
     "works_after_response": Row("after their clients", (wait_states.MOSTLY, clients.LEFT[0], threads.THREADS_BUSY)),
     "requests_rejected": Row("requests (that are |are )?(refused|rejected)|refuses", (*log.MANY_REFUSED, MOSTLY)),

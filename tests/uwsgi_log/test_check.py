@@ -90,7 +90,7 @@ def test_errors_of_uwsgi_itself_are_proven(tmp_path):
     with broken(tmp_path) as server, repeated(lambda: send(server.socket, get_it)):
         document = check(server)
     errors = findings(document)["server_errors"]
-    assert (errors["severity"], "most responses" in errors["title"]) == ("critical", True)
+    assert (errors["severity"], "many responses" in errors["title"]) == ("critical", True)
     assert "`app: -1`" in errors["change"]
 
 

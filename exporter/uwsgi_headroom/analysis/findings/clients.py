@@ -381,7 +381,8 @@ def find_server_errors(figures: Figures) -> Iterator[Finding]:
     messages = figures.server.messages
     message = messages.get("status_5xx")
     raised = max(0, count_raised(figures))
-    said = raised + sum(each.agreed for code, each in messages.items() if BY_CODE[code].proof == "uncalled")
+    uncalled = sum(each.agreed for code, each in messages.items() if BY_CODE[code].proof == "uncalled")
+    said = max(0, figures.window.exceptions) + uncalled  # with those of clients that left
     if message is None or 2 * said >= message.count:
         return
     number = message.count - said
