@@ -214,10 +214,12 @@ def list_masters(uwsgis: Uwsgis, of: aside.Aside = aside.SAMPLES) -> list[FoundM
         except Exception as error:  # noqa: BLE001 - the others are to be found
             looked_at.append((replace(master, trouble=explain(error)), frozenset()))
     inodes = frozenset().union(*(inodes for _, inodes in looked_at))
-    try:
-        listening, trouble = aside.ask(_listening_addresses, inodes, seconds=EACH_SECONDS, of=of)
-    except (OSError, TimeoutError):
-        listening, trouble = {}, _CUT
+    listening, trouble = dict[int, str](), _CUT
+    for _ in range(2):  # for the first one, the kernel loads a module
+        with contextlib.suppress(OSError, TimeoutError):
+            listening, trouble = aside.ask(_listening_addresses, inodes, seconds=EACH_SECONDS, of=of)
+            if not trouble:
+                break
     end = begin + _SOCKETS_SECONDS
     entries = [entry for master, own in looked_at for entry in _list_entries(master, own, listening, end, of)]
     return [each if each.address else replace(each, trouble=each.trouble or trouble) for each in entries]
