@@ -150,19 +150,21 @@ MANY_CALLS, SHORT_TURN, _TURNS, ASKS = 50, 0.003, 2, 0.02
 after each answer, and once more where it waits for its interpreter; and this share of its time is spent in calls."""
 
 
-def count_calls(figures: Figures) -> str:
-    """About how often a request asks backends, at least, or how often in a second if requests are not counted; empty if
+def count_calls(figures: Figures) -> int | None:
+    """About how often a request asks backends, at least, or how often in a second if requests are not counted; None if
     that is not often, or not known."""
     turn, time = figures.server.sample.turn, figures.flow.response_time
     is_known = time is not None or not figures.window.is_counted
     if figures.waits is None or not turn or not is_known or turn > SHORT_TURN or figures.share("backend") < ASKS:
-        return ""
+        return None
     calls = (1.0 if time is None else time) / turn / _TURNS
-    number = round(calls, 1 - len(str(int(calls))))
-    return f"{number:.0f} times{' a second' * (time is None)}" * (calls >= MANY_CALLS)
+    return int(round(calls, 1 - len(str(int(calls))))) if calls >= MANY_CALLS else None
 
 
-FEWER_CALLS = "[queries? Let each request ask {asked} less often, as by a JOIN (now {queries} or more).]"
+FEWER_CALLS = (
+    "[queries, counted? Let each request ask {asked} less often, as by a JOIN (now {queries:plain} times or more).]"
+    "[queries, not counted? Let requests ask {asked} less often, as by a JOIN (now {queries:plain} times a second).]"
+)
 
 
 SOLE, MAIN = 0.9, 0.8

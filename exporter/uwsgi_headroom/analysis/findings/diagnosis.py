@@ -108,8 +108,8 @@ def diagnose(figures: Figures, findings: Sequence[Finding]) -> list[Finding]:
         head, joined = cause, [harm for harm in harms if harm is not cause]
         clause, change, settings, serves = cause.clause, cause.change, cause.settings, cause.serves
     is_full = any(harm.code in ("clients_refused", "queue_filling") for harm in harms)
-    if is_full and (cause is None or DEPTHS[cause.code] >= LACKS_CAPACITY) and clause != queue.OPENED_SHORT:
-        change = f"{change} {queue.advise_longer_queue(figures)}".strip()
+    if is_full and (cause is None or DEPTHS[cause.code] >= LACKS_CAPACITY):
+        change = " ".join(dict.fromkeys(filter(None, (change, queue.advise_longer_queue(figures)))))
     if not joined and cause is not None:
         return list(findings)
     hidden = {id(finding) for finding in (head, *joined)}

@@ -53,8 +53,8 @@ class Programs:
 
     def __init__(self, asks: Asks) -> None:
         self._asks, self._looks = asks, dict[str, _Look]()
-        self.known: dict[str, Program] = {}
-        """By address. It grows."""
+        self.known: Mapping[str, Program] = {}
+        """By address."""
 
     def learn(self, destinations: Iterable[Destination]) -> Mapping[str, Program]:
         """Those that are known; new ones are looked for, and others again now and then."""
@@ -65,10 +65,11 @@ class Programs:
                 if is_local(address) and (look or len(self._looks) < _MOST_PROGRAMS):
                     with suppress(OSError):  # or its answer is not there yet
                         name, pid = self._asks.ask(find_program, address)
-                        self._looks[address], self.known[address] = _Look(pid, now, _read_cpu(pid)), Program(name)
+                        self._looks[address] = _Look(pid, now, _read_cpu(pid))
+                        self.known = {**self.known, address: Program(name)}
             elif now - look.at >= _LOAD_SECONDS and self.known[address].cpus is None and look.pid:
                 cpus = (_read_cpu(look.pid) - look.cpu_seconds) / (now - look.at)
-                self.known[address] = self.known[address]._replace(cpus=cpus)
+                self.known = {**self.known, address: self.known[address]._replace(cpus=cpus)}
         return self.known
 
 

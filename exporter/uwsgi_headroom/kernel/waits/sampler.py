@@ -32,14 +32,7 @@ from uwsgi_headroom.kernel.waits.programs import Programs
 from uwsgi_headroom.kernel.waits.schedules import OLD_SECONDS, Naps, RunDelays, Streams
 from uwsgi_headroom.kernel.waits.system_calls import CALLS, NO_TABLE
 from uwsgi_headroom.kernel.waits.thread_wait import GAP_POLL, GAP_SOCKET, GAP_THREADS, Decision, Decisions, remember
-from uwsgi_headroom.kernel.waits.worker_threads import (
-    HiddenError,
-    LookedAt,
-    SeenThread,
-    WaitSetting,
-    WorkerThreads,
-    list_threads,
-)
+from uwsgi_headroom.kernel.waits.worker_threads import HiddenError, LookedAt, SeenThread, WaitSetting, WorkerThreads
 from uwsgi_headroom.record import (
     UNKNOWN,
     WORKING,
@@ -124,7 +117,7 @@ class WaitSampler:
         self._lookups, self._helpers_at = Lookups(), float("-inf")
         self._shared: Collection[int] = ()
         self._output: Output | None = None  # the last one in which a thread was blocked
-        self._output_socket = ""
+        self._output_socket = self._pool_variable = ""
         self._programs = Programs(asks)
         self._mounts, self._file_systems = FileServers(asks), Counter[tuple[str, str]]()
         self._near: int | None = None  # a master in our network namespace
@@ -138,7 +131,6 @@ class WaitSampler:
         self._no_thread = Waits(
             backends=dict.fromkeys(setting.backends.values(), 0.0),
             addresses=self._addresses,
-            programs=self._programs.known,
             busy=0,
             reads_locks=setting.read_locks,
         )
@@ -191,6 +183,7 @@ class WaitSampler:
         self._shared = shared
         self._naps.begin()
         self._turns.begin()
+        self._pool_variable = next((at.memory.pool_variable for at in found), "")
         waits = self._add_up(snapshot, found, left_out, seen, weight, gaps)
         threads = frozenset([each.thread for each in seen if each.wait.file])
         file_lock = self._file_locks.look(
@@ -250,8 +243,8 @@ class WaitSampler:
     def _look_at_helpers(self, master_pid: int, at: LookedAt) -> None:
         """Note how many of the threads beside an event loop look up names, as those of gevent's pool do. Raises
         HiddenError."""
-        threads = [thread for thread in list_threads(at.pid) if thread != at.pid][:_MOST_HELPERS]
-        seen, _ = self._look_at([(at, thread) for thread in threads], self._clock() + MOST_SECONDS)
+        threads = [(at, thread) for thread in self.threads.list_others(at.pid, _MOST_HELPERS)]
+        seen, _ = self._look_at(threads, self._clock() + MOST_SECONDS)
         self._learn_peers(master_pid, seen)
         self._lookups.note([self._decisions.decide_mostly(each.wait).result for each in seen])
 
@@ -294,11 +287,18 @@ class WaitSampler:
     def _at_rest(self, now: float) -> Waits:
         """What is known while no thread serves a request: the same object as long as no lock is known. What requests
         waited for remains known: a window that ends between two bursts of them is about these."""
-        locks, file_lock = self._rest(self.threads.list_with_locks(), now), self._file_locks.rest()
-        pools, holder, nap = self._pools.sizes(), self._holders.find(), self._naps.length
-        last = self._no_thread
-        if (locks, file_lock, pools, holder, nap) != (last.locks, last.file_lock, last.pools, last.holder, last.nap):
-            self._no_thread = replace(last, locks=locks, file_lock=file_lock, pools=pools, holder=holder, nap=nap)
+        known = {
+            "locks": self._rest(self.threads.list_with_locks(), now),
+            "file_lock": self._file_locks.rest(),
+            "pools": self._pools.sizes(),
+            "pool_variable": self._pool_variable,
+            "holder": self._holders.find(),
+            "nap": self._naps.length,
+            "turn": self._turns.length,
+            "programs": self._programs.known,
+        }
+        if any(getattr(self._no_thread, name) != value for name, value in known.items()):
+            self._no_thread = replace(self._no_thread, **known)
         return self._no_thread
 
     def _look_at_locks(
@@ -502,7 +502,7 @@ class WaitSampler:
             output_name=self._output,
             output_socket=self._output_socket,
             file_system=max(self._file_systems, key=self._file_systems.__getitem__, default=("", "")),
-            pool_variable=next((at.memory.pool_variable for at in found), ""),
+            pool_variable=self._pool_variable,
             websockets=places["websockets"],
             endless=places["endless"],
             pools=self._find_pools(decided, snapshot) if weight == 1 else self._pools.sizes(),

@@ -313,10 +313,14 @@ class WorkerThreads:
     def count_starved(self, at: LookedAt) -> int:
         """The threads of a worker with one request thread that serve none, and want the interpreter lock while that one
         is idle and none runs, of a few. Raises HiddenError."""
-        pid = at.pid
-        others = [thread for thread in list_threads(pid) if thread != pid][:_MOST_OTHERS]
-        seen = [each.wait.result for thread in (pid, *others) for each in self.look(at, thread)]
+        others = self.list_others(at.pid, _MOST_OTHERS)
+        seen = [each.wait.result for thread in (at.pid, *others) for each in self.look(at, thread)]
         return seen.count("interpreter_lock") * (seen[:1] == ["idle"] and "running" not in seen)
+
+    @staticmethod
+    def list_others(pid: int, most: int) -> list[int]:
+        """Threads of a process beside its first one."""
+        return [thread for thread in list_threads(pid) if thread != pid][:most]
 
     def is_idle(self, wait: Wait, snapshot: Snapshot) -> bool:
         """Whether the threads that wait for this wait's lock are idle."""
