@@ -26,6 +26,7 @@ from uwsgi_headroom.analysis.findings import (
     evenness,
     lock_waits,
     log,
+    loops,
     parts,
     queue,
     resources,
@@ -54,8 +55,8 @@ RULES: tuple[Rule, ...] = (
     resources.find_address_space,
     waits.find_blocked_output,
     causes.find_idle,
-    waits.find_held_loops,
-    waits.find_lookups,
+    loops.find_held_loops,
+    loops.find_lookups,
     waits.find_stuck,
     queue.find,
     queue.find_missed,
@@ -192,7 +193,7 @@ def _describe_errors(figures: Figures) -> str:
 def _compute_factor(figures: Figures, cause: Finding) -> Iterator[float]:
     """By how much load can grow until this limit is reached, if that is known."""
     saturation, throughput = figures.saturation, figures.flow.throughput
-    if cause.code == "loop_held" and (part := waits.find_part_held(figures)):
+    if cause.code == "loop_held" and (part := loops.find_part_held(figures)):
         yield 1 / part
     if cause.code == "backend_saturated" and saturation and throughput and fills_threads(figures, saturation):
         yield max(1.0, saturation.high / throughput)

@@ -329,11 +329,7 @@ def _advise_others(figures: Figures, cpus: Cpus) -> Facts:
 def _name_others(figures: Figures, role: RoleUse | None) -> Facts:
     """The role of uWSGI's that is the main other program; without one, the backends on this host for which requests
     wait, and where to look first: who uses the CPU beside the workers is then most likely one of them."""
-    is_either = role and role.role == "daemon" and not figures.window.is_counted  # stats list the crons
-    facts: Facts = {
-        "role": role and name_role(role) + " or cron" * bool(is_either),
-        "processes": role and role.processes,
-    }
+    facts: Facts = {"role": role and name_role(figures, role), "processes": role and role.processes}
     local = () if role else list_local(figures.destinations)
     if not local:
         return facts | {"backend": None, "look": None}
@@ -352,7 +348,7 @@ def find_other_programs(figures: Figures) -> Iterator[Finding]:
     role = find_main_role(figures)
     facts = _name_others(figures, role)
     may_wait = not are_waits_known(figures) or waits_for_cpu(figures, CPU_WAIT / 2)
-    roles = [f"{name_role(use)} ({use.cpus or 0.0:.2f} CPUs)" for use in _list_busy(figures)]
+    roles = [f"{name_role(figures, use)} ({use.cpus or 0.0:.2f} CPUs)" for use in _list_busy(figures)]
     yield USED_BY_OTHERS.found(
         figures,
         facts,
@@ -380,6 +376,7 @@ def find_main_role(figures: Figures) -> RoleUse | None:
 _WORDS: dict[Role, str] = {"daemon": "attached daemon|attached daemons", "other": "other process|other processes"}
 
 
-def name_role(use: RoleUse) -> str:
-    """Its processes in words, such as `mules` or `router`."""
-    return _WORDS.get(use.role, f"{use.role}|{use.role}s").split("|")[use.processes != 1]
+def name_role(figures: Figures, use: RoleUse) -> str:
+    """Its processes in words, such as `mules` or `router`. uWSGI's stats alone tell crons from daemons."""
+    words = _WORDS.get(use.role, f"{use.role}|{use.role}s").split("|")[use.processes != 1]
+    return words + " or cron" * (use.role == "daemon" and not figures.window.is_counted)

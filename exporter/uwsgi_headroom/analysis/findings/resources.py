@@ -221,7 +221,7 @@ def find_large_roles(figures: Figures) -> Iterator[Finding]:
     for use in figures.server.roles:
         if use.role in ("master", "daemon") or memory is None or use.resident_bytes < max(LARGE_ROLE, memory.together):
             continue
-        facts: Facts = {"router": use.role == "router", "role": name_role(use), "together": memory.together}
+        facts: Facts = {"router": use.role == "router", "role": name_role(figures, use), "together": memory.together}
         yield ROLE_TAKES_MEMORY.found(figures, facts, use, worse=count_more_workers(memory) < FEW_WORKERS)
 
 
