@@ -25,7 +25,7 @@ from uwsgi_headroom.kernel.waits.sampler import WaitSampler, WaitSetting
 from uwsgi_headroom.kernel.waits.system_calls import CALLS, Blocked
 from uwsgi_headroom.kernel.waits.thread_wait import GAP_SOCKET
 from uwsgi_headroom.kernel.waits.worker_threads import WorkerThreads
-from uwsgi_headroom.record import Destination, LockHolder, LockUse, Options, Setup, Waits
+from uwsgi_headroom.record import Destination, LockHolder, LockUse, Options, Program, Setup, Waits
 
 T = TypeVar("T")
 
@@ -566,3 +566,14 @@ def test_a_lock_of_a_file_without_rights(machine, monkeypatch):
     assert all(waits.needs_right for waits in found)
     held, free = (LockUse(waited=False, held=each) for each in (True, False))
     assert [waits.file_lock for waits in found] == [None, held, free]
+
+
+def test_what_requests_asked_remains_known_at_rest():
+    """A window may end between two bursts. The object is the same until something is learnt."""
+    of = WaitSampler(WaitSetting())
+    before = of._at_rest(0.0)
+    assert of._at_rest(0.0) is before
+    of._pool_variable, of._programs.known = "OMP_NUM_THREADS", {"127.0.0.1:6379": Program("redis-server")}
+    now = of._at_rest(0.0)
+    assert (before.programs, now.programs) == ({}, of._programs.known)
+    assert now.pool_variable == "OMP_NUM_THREADS"
