@@ -27,6 +27,16 @@ def addresses():
         yield [first, second]
 
 
+@pytest.fixture(scope="module")
+def over_tcp():
+    """Servers that are read in tasks."""
+    with (
+        bad_servers.answers("tcp", document("minified")) as first,
+        bad_servers.answers("tcp", document("threads_4x8_busy")) as second,
+    ):
+        yield [first, second]
+
+
 def make_reader(address: str) -> Reader:
     server = make_server(address, name="shop")
     assert server.address
@@ -41,9 +51,9 @@ async def works(reader: Reader) -> None:
     await reader.close()
 
 
-def test_a_read_in_flight_that_is_cancelled_starts_again(addresses):
+def test_a_read_in_flight_that_is_cancelled_starts_again(over_tcp):
     async def scenario(place: int) -> bool:
-        reader = make_reader(addresses[0])
+        reader = make_reader(over_tcp[0])
         with cancelling(Reader._read, place) as cancellation:
             assert isinstance(await reader.read(), Reading)
         await works(reader)
@@ -52,10 +62,11 @@ def test_a_read_in_flight_that_is_cancelled_starts_again(addresses):
     everywhere(scenario, least=1)
 
 
+@pytest.mark.parametrize("servers", ["addresses", "over_tcp"])
 @pytest.mark.parametrize("end", [Reader.pause, Reader.close])
-def test_a_reader_works_again_after_a_pause_at_any_moment(addresses, end):
+def test_a_reader_works_again_after_a_pause_at_any_moment(request, servers, end):
     async def scenario(place: int) -> bool:
-        reader = make_reader(addresses[0])
+        reader = make_reader(request.getfixturevalue(servers)[0])
         reading = asyncio.create_task(reader.read())
         for _ in range(place):
             await asyncio.sleep(0)
@@ -104,9 +115,9 @@ def make_fleet(addresses: list[str]) -> Fleet:
 
 
 @pytest.mark.parametrize("function", [Fleet.run, supervise, Reader._read])
-def test_a_fleet_still_samples_after_any_part_of_it_is_cancelled(addresses, function):
+def test_a_fleet_still_samples_after_any_part_of_it_is_cancelled(over_tcp, function):
     async def scenario(place: int) -> bool:
-        fleet = make_fleet(addresses)
+        fleet = make_fleet(over_tcp)
         with cancelling(function, place) as cancellation:
             running = asyncio.create_task(fleet.run())
             for _ in range(100):

@@ -14,6 +14,7 @@ from tests.support import bad_servers
 from tests.support.captured_documents import document
 from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import EPOCH, Server
+from tests.watch.sampling import until
 from uwsgi_headroom.analysis.backends import ALL
 from uwsgi_headroom.analysis.capacity import LEAST_SLICES
 from uwsgi_headroom.analysis.figures import Figures, Known, compute_figures
@@ -93,20 +94,18 @@ def test_an_error_in_it_loses_no_sample(monkeypatch, judged_at):
     assert judged_at == [20.0, 25.0]
 
 
-async def test_its_task_lives_with_the_sampler():
-    def judging() -> list[asyncio.Task[object]]:
-        return [task for task in asyncio.all_tasks() if task.get_name() == "judge shop"]
-
+async def test_judging_lives_with_the_sampler(monkeypatch):
+    judged: list[object] = []
+    monkeypatch.setattr(judging.Judge, "judge_if_due", lambda judge: judged.append(judge._find_reading()))
     with bad_servers.answers("unix", document("minified")) as address:
         watch = Watch("shop", Unix(address.removeprefix("unix://")))
-        for _ in range(2):
+        for number in (1, 2):
             sampling = asyncio.create_task(watch.sample())
-            await watch.reader.read()
-            assert len(judging()) == 1
+            await until(lambda number=number: len(judged) == number)
             sampling.cancel()
             await asyncio.wait({sampling})
-            await asyncio.sleep(0)
-            assert judging() == []
+        await watch.reader.read()
+        assert len(judged) == 2
         await watch.reader.close()
 
 

@@ -16,8 +16,8 @@ from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import File
 from uwsgi_headroom.watch import pace as module
-from uwsgi_headroom.watch.pace import BUDGET, COSTLY, JITTER, LONGEST_INTERVAL, CpuBudget, LoopLag, Pace, sample
-from uwsgi_headroom.watch.reader import Reader
+from uwsgi_headroom.watch.pace import BUDGET, COSTLY, JITTER, LONGEST_INTERVAL, CpuBudget, LoopLag, Pace, Sampler
+from uwsgi_headroom.watch.reader import Done, Reader
 
 DOWN = ReadError("timeout", "no answer")
 GONE = ReadError("refused", "connection refused")
@@ -147,18 +147,25 @@ class TestLongestStep:
                     assert pace.pause(read(seconds)) + seconds <= pace.longest_step
 
 
+class AllReadError(Exception):
+    """A script has ended."""
+
+
 class Script:
-    """A reader with given outcomes, which ends the sampling after them."""
+    """A reader with given outcomes."""
 
     name = "shop"
 
     def __init__(self, *outcomes: Reading | ReadError) -> None:
         self.outcomes = list(outcomes)
 
-    async def read(self) -> Reading | ReadError:
+    def begin(self, done: Done) -> None:
         if not self.outcomes:
-            raise asyncio.CancelledError
-        return self.outcomes.pop(0)
+            raise AllReadError
+        asyncio.get_running_loop().call_soon(done, self.outcomes.pop(0))
+
+    def forget(self, done: Done) -> None:
+        """It keeps none."""
 
 
 class Hasty(Pace):
@@ -175,8 +182,8 @@ class Hasty(Pace):
 def test_loop_goes_on_after_failures():
     outcomes = (read(0.001), DOWN, DOWN, read(0.002))
     pace = Hasty()
-    with pytest.raises(asyncio.CancelledError):
-        asyncio.run(sample(Script(*outcomes), pace, LoopLag(time.monotonic)))
+    with pytest.raises(AllReadError):
+        asyncio.run(Sampler(Script(*outcomes), pace, LoopLag(time.monotonic)).run())
     assert pace.outcomes == [*outcomes]
 
 
@@ -189,7 +196,7 @@ def test_empty_stats_are_read_again_soon():
 
 
 async def test_loop_ends_when_cancelled_in_a_pause():
-    task = asyncio.create_task(sample(Script(read(0.001)), Pace(0.25), LoopLag(time.monotonic)))
+    task = asyncio.create_task(Sampler(Script(read(0.001)), Pace(0.25), LoopLag(time.monotonic)).run())
     await asyncio.sleep(0)
     task.cancel()
     await asyncio.wait_for(asyncio.wait({task}), 60)
@@ -198,8 +205,8 @@ async def test_loop_ends_when_cancelled_in_a_pause():
 
 def test_a_budget_that_cannot_be_kept_is_logged_once(caplog):
     caplog.set_level(logging.INFO)
-    with pytest.raises(asyncio.CancelledError):
-        asyncio.run(sample(Script(*[read(1.0)] * 5), Hasty(), LoopLag(time.monotonic)))
+    with pytest.raises(AllReadError):
+        asyncio.run(Sampler(Script(*[read(1.0)] * 5), Hasty(), LoopLag(time.monotonic)).run())
     (record,) = caplog.records
     assert record.fields == {"server": "shop", "duty": "0.250", "interval": "4"}
 
@@ -304,20 +311,21 @@ def test_the_largest_lag_counts():
     assert lag.largest == 0
 
 
-async def test_a_sleep_that_ends_too_late_has_a_lag():
-    lag = LoopLag(time.monotonic)
-    sleeping = asyncio.create_task(lag.sleep(0.01))
-    await asyncio.sleep(0)
+async def test_a_sample_that_begins_too_late_has_a_lag():
+    lag, pace = LoopLag(time.monotonic), Pace(100.0)
+    sampling = asyncio.create_task(Sampler(Script(read(0.001), read(0.001)), pace, lag).run())
+    await asyncio.sleep(0.002)
+    assert lag.largest == 0
     time.sleep(0.2)  # noqa: ASYNC251 - this is what is measured
-    await sleeping
+    await asyncio.wait({sampling})
+    assert isinstance(sampling.exception(), AllReadError)
     assert lag.largest >= 0.18
 
 
-async def test_the_lag_is_without_the_sleep_itself():
+def test_the_lag_is_what_is_beyond_the_pause():
     hands = MovableClock()
     lag = LoopLag(hands.clock.monotonic)
-    sleeping = asyncio.create_task(lag.sleep(0.01))
-    await asyncio.sleep(0)
+    due = hands.clock.monotonic() + 0.01
     hands.move(0.26)
-    await sleeping
+    lag.note_due(due)
     assert lag.largest == pytest.approx(0.25)

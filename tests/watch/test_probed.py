@@ -156,7 +156,7 @@ async def test_pause_and_resume():
             await fleet.pause()
             with pytest.raises(NoPlaceError, match="stopping"):
                 probed.find("127.0.0.1:1", [])
-            assert watch.reader._in_flight is None
+            assert watch.reader._under_way is None
             assert probed.find(address, []) is watch
             fleet.resume()
             await watch.reader.finished_first.wait()
@@ -168,9 +168,9 @@ async def test_at_the_end_of_the_exporter_a_read_in_flight_ends_at_once():
         fleet, probed = make_fleet(f"{Path(address).parent}/*")
         async with sampling(fleet):
             watch = expect(probed.find(address, []))
-            await until(lambda: watch.reader._in_flight)
+            await until(lambda: watch.reader._under_way)
             await asyncio.wait_for(fleet.close(), 4)  # sooner than the deadline of a read
             assert watch.reader.finished_first.is_set()
-            assert watch.reader._in_flight is None
+            assert watch.reader._under_way is None
             with pytest.raises(NoPlaceError, match="stopping"):
                 probed.find(address, [])

@@ -138,7 +138,7 @@ async def test_a_fleet_whose_sampler_hangs_completes_no_turn(monkeypatch):
         await asyncio.Event().wait()
 
     monkeypatch.setattr("uwsgi_headroom.source.read_document", hangs)
-    servers = [make_server("/nowhere", name="shop")]
+    servers = [make_server("tcp://127.0.0.1:1", name="shop")]
     fleet = Fleet(servers, clock=hands.clock, on_turn=lambda watches: counts.append(len(watches)))
     async with sampling(fleet):
         await until(lambda: counts)

@@ -18,8 +18,8 @@ from uwsgi_headroom.source.address import (
     bearer,
     parse_address,
 )
-from uwsgi_headroom.source.read import read_document
-from uwsgi_headroom.source.stream import Answer, Room, Share
+from uwsgi_headroom.source.read import begin_unix, read_document
+from uwsgi_headroom.source.stream import Answer, Room, Share, UnixRead
 
 __all__ = [
     "Address",
@@ -33,8 +33,10 @@ __all__ = [
     "SocketOfApp",
     "Tcp",
     "Unix",
+    "UnixRead",
     "basic",
     "bearer",
+    "begin_unix",
     "parse_address",
     "read_document",
 ]

@@ -31,7 +31,9 @@ from uwsgi_headroom.source.stream import (
     AddressInfo,
     Answer,
     NoRoomError,
+    Received,
     Share,
+    UnixRead,
     connect_tcp,
     exchange_over_tls,
     receive,
@@ -284,13 +286,42 @@ async def read_document(
                 return await _read(address, addresses, share, deadline, listeners.append)
             share.end()
         raise share.loss or SourceError("too_large", "the document has grown while it was read")
-    except asyncio.TimeoutError:
-        why = explain_silence(listeners[0] if listeners else find_master(), is_uwsgi=is_uwsgi)
-        raise SourceError("timeout", f"no complete answer within {timeout:g} s: {why}") from None
-    except OSError as error:
-        raise _explain_os_error(error, find_master) from None
+    except (asyncio.TimeoutError, OSError) as error:
+        raise _explain(error, timeout, listeners, find_master, is_uwsgi=is_uwsgi) from None
     finally:
         share.end()  # the caller decodes the document before any other task runs
+
+
+def begin_unix(
+    address: Unix,
+    done: Callable[[Answer | SourceError | None], None],
+    *,
+    timeout: float,
+    size_cap: int,
+    find_master: Callable[[], int | None],
+    is_uwsgi: bool,
+    share: Share,
+) -> UnixRead | None:
+    """Begin a read as by `read_document`, without a task. `done` is called once with the answer or the error, unless
+    the read is ended before, and the share with it. None, there and as the result: only `read_document` can read it,
+    which waits for room or explains why there is no descriptor."""
+    listeners: list[int] = []
+
+    def finish(received: Received) -> None:
+        share.end()
+        if isinstance(received, NoRoomError):
+            done(None)
+        elif isinstance(received, Answer | SourceError):
+            done(received)
+        else:
+            done(_explain(received, timeout, listeners, find_master, is_uwsgi=is_uwsgi))
+
+    if share.begin_now(size_cap):
+        deadline = asyncio.get_running_loop().time() + timeout
+        with contextlib.suppress(OSError):
+            return UnixRead(address, share, deadline, finish, listeners.append)
+        share.end()
+    return None
 
 
 async def _resolve(address: Tcp | Http, timeout: float) -> Sequence[AddressInfo]:
@@ -338,8 +369,23 @@ async def _read_other(
             )
 
 
+def _explain(
+    error: OSError | asyncio.TimeoutError,
+    timeout: float,
+    listeners: Sequence[int],
+    find_master: Callable[[], int | None],
+    *,
+    is_uwsgi: bool,
+) -> SourceError:
+    """The error in one sentence for an operator: what happened, and what to do. listeners: the processes that were
+    connected to."""
+    if isinstance(error, asyncio.TimeoutError):
+        why = explain_silence(listeners[0] if listeners else find_master(), is_uwsgi=is_uwsgi)
+        return SourceError("timeout", f"no complete answer within {timeout:g} s: {why}")
+    return _explain_os_error(error, find_master)
+
+
 def _explain_os_error(error: OSError, find_master: Callable[[], int | None]) -> SourceError:
-    """Turn an error of the operating system into one sentence for an operator: what happened, and what to do."""
     reason: Reason = "unreachable"
     if isinstance(error, (FileNotFoundError, NotADirectoryError)):
         if master := find_master():

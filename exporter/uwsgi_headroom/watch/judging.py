@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NoReturn
 
 from uwsgi_headroom.analysis.capacity import SLICE_SECONDS, extract_pair, follow_requests
 from uwsgi_headroom.analysis.figures import Figures
@@ -42,14 +40,11 @@ _MOST_PAUSE = 60.0
 LEAST_COVERED = 0.9
 """The part of a window that must be known: what is judged from less, is not held."""
 
-_LOOK_SECONDS = 1.0
-"""Pause while a judgement is due but there is nothing new to judge."""
-
 
 class Judge:
-    """Judges the readings of a server for alerts and its journal, in a task of its own, so that an error there loses no
-    sample: every JUDGE_SECONDS, or less often if that takes long or the samples are far apart. find_reading: returns
-    the last reading, if it may be judged; judge: judges it."""
+    """Judges the readings of a server for alerts and its journal, after a sample: every JUDGE_SECONDS, or less often if
+    that takes long or the samples are far apart. find_reading: returns the last reading, if it may be judged; judge:
+    judges it."""
 
     def __init__(
         self,
@@ -62,11 +57,6 @@ class Judge:
         self._find_reading, self._judge = find_reading, judge
         self._reader, self._pace, self._clock = reader, pace, clock
         self._due_at = self._judged_at = float("-inf")
-
-    async def run(self) -> NoReturn:
-        while True:
-            self.judge_if_due()
-            await asyncio.sleep(max(_LOOK_SECONDS, self._due_at - self._clock.monotonic()))
 
     def judge_if_due(self) -> None:
         """Judge the last reading if that is due, unless it was judged before. An internal error is noted as the

@@ -20,6 +20,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from statistics import mean, median
+from typing import NoReturn
 
 from uwsgi_headroom.config.defaults import DEFAULT_SAMPLES_PER_SECOND
 from uwsgi_headroom.errors import BlindError, ReadError, Reason
@@ -65,17 +66,53 @@ _REMEMBERED_SECONDS = 20.0
 _log = logging.getLogger(__name__)
 
 
-async def sample(reader: Reader, pace: Pace, lag: LoopLag) -> None:
-    """Read a server repeatedly until cancelled. The reader passes on each outcome."""
-    warned = False
-    while True:
-        outcome = await reader.read()
-        pause = pace.pause(outcome)
-        if pace.exceeds_budget and not warned:
-            warned = True
-            fields = {"server": reader.name, "duty": f"{pace.duty:.3f}", "interval": f"{pace.interval:g}"}
+class Sampler:
+    """Reads a server repeatedly, by callbacks of the event loop alone. The reader passes on each outcome; `then` is
+    called after each."""
+
+    def __init__(self, reader: Reader, pace: Pace, lag: LoopLag, then: Callable[[], None] = lambda: None) -> None:
+        self._reader, self._pace, self._lag, self._then = reader, pace, lag, then
+        self._warned = False
+        self._due = 0.0
+
+    async def run(self) -> NoReturn:
+        """Sample until cancelled. Raises an internal error."""
+        self._loop = asyncio.get_running_loop()
+        self._failure: asyncio.Future[NoReturn] = self._loop.create_future()
+        self._timer: asyncio.TimerHandle | None = None
+        self._reader.begin(self._take)
+        try:
+            await self._failure
+        finally:
+            self._reader.forget(self._take)
+            if self._timer:
+                self._timer.cancel()
+
+    def _begin(self) -> None:
+        self._lag.note_due(self._due)
+        try:
+            self._reader.begin(self._take)
+        except Exception as error:  # noqa: BLE001 - it ends the task, which starts again
+            self._fail(error)
+
+    def _take(self, outcome: Reading | ReadError) -> None:
+        try:
+            pause = self._pace.pause(outcome)
+            self._then()
+        except Exception as error:  # noqa: BLE001 - as above
+            self._fail(error)
+            return
+        if self._pace.exceeds_budget and not self._warned:
+            self._warned = True
+            duty, interval = f"{self._pace.duty:.3f}", f"{self._pace.interval:g}"
+            fields = {"server": self._reader.name, "duty": duty, "interval": interval}
             _log.warning("reads take more of the uWSGI master's time than intended", extra={"fields": fields})
-        await lag.sleep(pause)
+        self._due = self._lag.monotonic() + pause
+        self._timer = self._loop.call_later(pause, self._begin)
+
+    def _fail(self, error: Exception) -> None:
+        if not self._failure.done():
+            self._failure.set_exception(error)
 
 
 class Pace:
@@ -265,17 +302,16 @@ scrape intervals."""
 
 
 class LoopLag:
-    """The largest lag of the last seconds, measured at no extra cost by the samplers' sleeps."""
+    """The largest lag of the last seconds, measured at no extra cost by the samplers' pauses."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
-        self._monotonic = monotonic
+        self.monotonic = monotonic
         self._period = 0.0
         self._largest = self._largest_before = 0.0
 
-    async def sleep(self, seconds: float) -> None:
-        began = self._monotonic()
-        await asyncio.sleep(seconds)
-        self.note(self._monotonic() - began - seconds)
+    def note_due(self, due: float) -> None:
+        """Note that what was due at a monotonic time begins now."""
+        self.note(self.monotonic() - due)
 
     def note(self, seconds: float) -> None:
         self._turn()
@@ -289,7 +325,7 @@ class LoopLag:
 
     def _turn(self) -> None:
         """Forget lags of two periods ago."""
-        period = self._monotonic() // REMEMBERED_SECONDS
+        period = self.monotonic() // REMEMBERED_SECONDS
         if period != self._period:
             self._largest_before = self._largest if period == self._period + 1 else 0.0
             self._largest, self._period = 0.0, period

@@ -8,7 +8,8 @@ import os
 import time
 import traceback
 from collections import Counter, deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Coroutine
+from functools import partial
 
 from uwsgi_headroom import source, stats
 from uwsgi_headroom.clock import Clock
@@ -60,6 +61,17 @@ class WorkerPlaces:
 
 _log = logging.getLogger(__name__)
 
+Done = Callable[[Reading | ReadError], None]
+
+_STOPPING = SourceError("unreachable", "the exporter is stopping")
+
+
+def _without_frames(error: ReadError) -> ReadError:
+    """The error without its frames: these hold the received bytes and the error itself, a cycle that would keep both in
+    memory until Python's next garbage collection."""
+    error.__context__ = error.__cause__ = None
+    return error.with_traceback(None)
+
 
 class Reader:
     """Reads one server, with at most one read in flight for any number of callers, because uWSGI's master serves the
@@ -108,13 +120,13 @@ class Reader:
         self.facts_every = 0.0
         self._whole: Reading | None = None  # the latest one that is not partial
         self._host = host or Host(clock=self._clock.monotonic)
-        self._in_flight: asyncio.Task[Reading | ReadError] | None = None
+        self._waiting: list[Done] = []
+        self._under_way: source.UnixRead | asyncio.Task[None] | None = None
+        self._started = 0.0
         self._decoded: tuple[int, stats.AnySnapshot] | None = None
         self.faults: set[object] = set()
         self._log = LogLimit(name, _log, self._clock.monotonic).log
-        self._closed = False
-        self._not_paused = asyncio.Event()
-        self._not_paused.set()
+        self._closed = self._paused = False
 
     def search_web_files(self, *, logs: bool) -> None:
         """Also search the files, or the error logs as well, of the web server for its sockets, as for one look."""
@@ -125,54 +137,119 @@ class Reader:
 
         If a caller is cancelled, the read continues until its deadline, for other callers.
         """
-        while True:
-            await self._not_paused.wait()
-            if self._closed:
-                return SourceError("unreachable", "the exporter is stopping")
-            task = self._in_flight
-            if task is None:
-                task = self._in_flight = asyncio.create_task(self._read(), name=f"read {self.name}")
-                # Not at the end of `_read`: a task cancelled before its first step never runs that.
-                task.add_done_callback(self._forget)
-            await asyncio.wait({task})
-            if not task.cancelled():  # `pause` and `close` cancel; the next turn distinguishes them
-                return task.result()
+        result: asyncio.Future[Reading | ReadError] = asyncio.get_running_loop().create_future()
+
+        def done(outcome: Reading | ReadError) -> None:
+            if not result.done():
+                result.set_result(outcome)
+
+        self.begin(done)
+        try:
+            return await result
+        finally:
+            self.forget(done)
+
+    def begin(self, done: Done) -> None:
+        """Begin to read the server, unless a read is under way: `done` is called once with the outcome, and never
+        before this has returned."""
+        if self._closed:
+            asyncio.get_running_loop().call_soon(done, _STOPPING)
+            return
+        self._waiting.append(done)
+        if not self._under_way and not self._paused:
+            self._start()
+
+    def forget(self, done: Done) -> None:
+        """Do not call `done` any more."""
+        self._waiting = [each for each in self._waiting if each != done]
 
     async def close(self) -> None:
         self._closed = True
-        self._not_paused.set()
         self.finished_first.set()  # responses that wait for the first outcome must not delay the end
         await self._cancel_read()
+        self._call_waiting(_STOPPING)
 
     async def pause(self) -> None:
         """End the read in flight, if any, and close its connection; `read` waits until `resume`."""
-        self._not_paused.clear()
+        self._paused = True
         await self._cancel_read()
 
     def resume(self) -> None:
-        self._not_paused.set()
+        self._paused = False
+        if self._waiting and not self._under_way:
+            self._start()
 
     async def _cancel_read(self) -> None:
-        if self._in_flight is not None:
-            self._in_flight.cancel()
-            await asyncio.wait({self._in_flight})
+        reading, self._under_way = self._under_way, None
+        if isinstance(reading, source.UnixRead):
+            reading.end()
+            self._share.end()
+        elif reading:
+            reading.cancel()
+            await asyncio.wait({reading})
 
-    def _forget(self, task: asyncio.Task[Reading | ReadError]) -> None:
-        if self._in_flight is task:
-            self._in_flight = None
+    def _start(self) -> None:
+        self._started = self._clock.monotonic()
+        if isinstance(self.address, source.Unix):
+            self._under_way = source.begin_unix(
+                self.address,
+                self._receive,
+                timeout=self.timeout,
+                size_cap=self.size_cap,
+                find_master=self.find_master,
+                is_uwsgi=self._whole is not None,
+                share=self._share,
+            )
+        if not self._under_way:
+            self._go_on(self._read_slowly)
 
-    async def _read(self) -> Reading | ReadError:
-        """Read once. Raises nothing but CancelledError: an internal error becomes the outcome."""
+    def _go_on(self, work: Callable[[], Coroutine[None, None, Reading]]) -> None:
+        """Read in a task, which may wait."""
+        task = self._under_way = asyncio.create_task(self._read(work), name=f"read {self.name}")
+        # A task that is cancelled from elsewhere starts again; those of `pause` and `close` are under way no more.
+        task.add_done_callback(self._forget_task)
+
+    def _forget_task(self, task: asyncio.Task[None]) -> None:
+        if self._under_way is task:
+            self._under_way = None
+            self.resume()
+
+    def _receive(self, answer: source.Answer | SourceError | None) -> None:
+        self._cpu_began = time.thread_time()
+        if answer is None:
+            self._go_on(self._read_slowly)
+        elif isinstance(answer, SourceError):
+            self._finish(answer)
+        else:
+            self._take(answer)
+
+    def _take(self, answer: source.Answer) -> None:
         outcome: Reading | ReadError
         try:
-            outcome = await self._read_once()
+            outcome = self._understand(answer)
         except ReadError as error:
-            # Its frames hold the received bytes and the error itself, a cycle that would keep both in memory until
-            # Python's next garbage collection.
-            error.__context__ = error.__cause__ = None
-            outcome = error.with_traceback(None)
+            outcome = _without_frames(error)
+            if error.reason == "empty":
+                self._go_on(partial(self._explain_empty, outcome, answer))
+                return
         except Exception as error:  # noqa: BLE001 - an internal error about one server must not affect others
             outcome = self.fault(error)
+        self._finish(outcome)
+
+    async def _read(self, work: Callable[[], Coroutine[None, None, Reading]]) -> None:
+        """Finish with what comes of the work. Raises nothing but CancelledError: an internal error becomes the
+        outcome."""
+        outcome: Reading | ReadError
+        try:
+            outcome = await work()
+        except ReadError as error:
+            outcome = _without_frames(error)
+        except Exception as error:  # noqa: BLE001 - as above
+            outcome = self.fault(error)
+        self._finish(outcome)
+
+    def _finish(self, outcome: Reading | ReadError) -> None:
+        self._under_way = None
         try:
             self._on_outcome(self._clock.monotonic(), outcome)
         except Exception as error:  # noqa: BLE001 - as above
@@ -180,7 +257,12 @@ class Reader:
         self._note(outcome)
         spent, self._spent = self._spent, self._host.spent
         self._on_cpu(time.thread_time() - self._cpu_began + self._spent - spent)
-        return outcome
+        self._call_waiting(outcome)
+
+    def _call_waiting(self, outcome: Reading | ReadError) -> None:
+        waiting, self._waiting = self._waiting, []
+        for done in waiting:
+            done(outcome)
 
     def fault(self, error: Exception) -> ReadError:
         """Turn an internal error into a failed read of this server. Each internal error is logged once, without its
@@ -194,11 +276,10 @@ class Reader:
             _log.error("internal error", extra={"fields": {"server": self.name}}, exc_info=without_words)
         return ReadError("internal", f"a bug in uwsgi-headroom ({kind}): please report it with the log")
 
-    async def _read_once(self) -> Reading:
-        start = self._clock.monotonic()
+    async def _read_slowly(self) -> Reading:
         if isinstance(self.address, source.ProcessOfApp | source.SocketOfApp):
             self._cpu_began = time.thread_time()
-            return await self._look(self.address, start)
+            return await self._look(self.address, self._started)
         try:
             answer = await source.read_document(
                 self.address,
@@ -210,13 +291,17 @@ class Reader:
             )
         finally:
             self._cpu_began = time.thread_time()  # other tasks have run meanwhile
-        at, epoch = self._clock.monotonic(), self._clock.epoch()
         try:
-            snapshot = self._decode(answer.body)
+            return self._understand(answer)
         except StatsError as error:
             if error.reason != "empty":
                 raise
-            raise await self._explain_empty(error, answer) from None
+            return await self._explain_empty(error, answer)
+
+    def _understand(self, answer: source.Answer) -> Reading:
+        """Make a reading of a document, with the kernel's facts. Raises StatsError."""
+        at, epoch = self._clock.monotonic(), self._clock.epoch()
+        snapshot = self._decode(answer.body)
         if self._places and isinstance(snapshot, Snapshot):
             try:
                 self._places.take(self, len(snapshot.workers))
@@ -228,7 +313,7 @@ class Reader:
         reading = Reading(
             at=at,
             time=epoch,
-            read_seconds=at - start,
+            read_seconds=at - self._started,
             transfer_seconds=answer.transfer_seconds,
             document_bytes=len(answer.body),
             snapshot=snapshot,
@@ -241,12 +326,12 @@ class Reader:
             self._whole = reading
         return reading
 
-    async def _explain_empty(self, error: StatsError, answer: source.Answer) -> StatsError:
-        """Say that the address is right, if it is known to be that of a uWSGI's stats."""
+    async def _explain_empty(self, error: ReadError, answer: source.Answer) -> Reading:
+        """Raises an error that says that the address is right, if it is known to be that of a uWSGI's stats."""
         before = self.error
         known = before.pid if isinstance(before, BlindError) else self.find_master()
         pid = known or await self._host.find_blind(self.address, answer, self.timeout)
-        return BlindError(pid) if pid or self._whole else error
+        raise BlindError(pid) if pid or self._whole else error
 
     async def find_silent(self) -> int | None:
         """The master here whose stats have not answered a first read; None if that is not known."""

@@ -47,7 +47,7 @@ from uwsgi_headroom.watch.code_watch import CodeSetting, CodeWatch
 from uwsgi_headroom.watch.deploy_watch import DeployWatch
 from uwsgi_headroom.watch.kept_history import MinuteCutter, find_levels
 from uwsgi_headroom.watch.observation import Observation
-from uwsgi_headroom.watch.pace import GAP_SECONDS, GONE, CpuBudget, LoopLag, Pace, sample
+from uwsgi_headroom.watch.pace import GAP_SECONDS, GONE, CpuBudget, LoopLag, Pace, Sampler
 from uwsgi_headroom.watch.reader import Reader, RouteNamer, WorkerPlaces
 from uwsgi_headroom.watch.recorder import Recorder
 from uwsgi_headroom.watch.silence import SILENT, SilentServer, Work
@@ -192,14 +192,12 @@ class Watch:
 
     async def sample(self) -> None:
         """Read the server on its own timer, and judge it and look at its code beside that, until cancelled."""
-        judge = asyncio.create_task(self.judge.run(), name=f"judge {self.name}")
         self._is_sampled = True
         self._begin_looking()
         try:
-            await sample(self.reader, self.pace, self._lag)
+            await Sampler(self.reader, self.pace, self._lag, self.judge.judge_if_due).run()
         finally:
             self._is_sampled = False
-            judge.cancel()
             self._end_looking()
             self._end_silence()
 
