@@ -1,5 +1,6 @@
 """Outcomes become totals, history and figures of one server, and an outage ends a window."""
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -238,3 +239,45 @@ def test_the_length_of_an_outage_is_that_of_the_monotonic_clock():
     restarted.scripted.read(replace(reading, time=reading.time - 7200))
     restarted.run(5, pid=900)
     assert restarted.figures().outage.seconds == pytest.approx(20.5, abs=0.51)
+
+
+def test_equal_readings_are_added_as_one():
+    """What is known is the same as if each had been added; a server whose threads serve has no equal readings."""
+    server, plain, folded = Server(processes=2, threads=2), ScriptedWatch(), ScriptedWatch()
+    added: list[int] = []
+    integrals = folded.watch._integrals
+    add = integrals.add
+    integrals.add = lambda *of: added.append(of[-1]) or add(*of)  # type: ignore[method-assign]
+    last = server.read(0.0)
+    for sample in range(1, 400):
+        if sample % 60 == 0:
+            server.serve(1, 3, each=0.05)
+        if sample % 100 == 0:
+            server.busy(2, sample // 100 % 2)
+        reading = server.read(sample / 5)
+        same = reading.snapshot == last.snapshot
+        last = replace(reading, snapshot=last.snapshot, host=last.host) if same else reading
+        plain.read(replace(last, host=replace(last.host)))
+        folded.read(last)
+    assert max(added) == 6
+    assert sum(added) == 399
+    ones, others = plain.watch.integrals.totals, folded.watch.integrals.totals
+    assert ones.samples == others.samples == 399
+    for name in ("occupancy", "workers", "observed_seconds", "gap_seconds", "queue_seconds"):
+        assert msgspec.to_builtins(getattr(ones, name)) == approx_all(msgspec.to_builtins(getattr(others, name)))
+    times, other_times = ones.response_times, others.response_times
+    assert (times.requests, times.lost) == (other_times.requests, other_times.lost)
+    assert times.expected == pytest.approx(other_times.expected, abs=1e-6)
+    assert times.seconds == pytest.approx(other_times.seconds)
+    one, other = plain.watch.history.window(60.0), folded.watch.history.window(60.0)
+    assert one.until == other.until
+    assert one.seconds == pytest.approx(other.seconds, abs=1.2), "it begins with a row of the history"
+
+
+def approx_all(value: object) -> object:
+    """The same, with each number of it as about this one."""
+    if isinstance(value, dict):
+        return {key: approx_all(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [approx_all(each) for each in value]
+    return pytest.approx(value, abs=1e-9) if isinstance(value, float) else value

@@ -70,13 +70,20 @@ class Integrals:
         self._taken: list[int] = []  # the same by worker
         self._queued: float | None = None  # the integral of the length of all queues, also of those that are gone
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nobody was served and nobody waited at the last sample: samples that equal it may be added as one."""
+        is_idle = self._levels.taken == 0 < self._levels.available
+        return is_idle and not any(backlog.queue for backlog in self._queues.values())
+
     def miss(self, at: float) -> None:
         """Record a failed read: the time since the last outcome is a gap, and so is the time until the next sample."""
         self._gap_to(at)
         self._broken = True
 
-    def add(self, reading: Reading, longest_step: float) -> None:
-        """Add a sample. A reading of an emperor or router, or one not newer than the last outcome, adds nothing."""
+    def add(self, reading: Reading, longest_step: float, samples: int = 1) -> None:
+        """Add a sample, or the last of several that equal each other. A reading of an emperor or router, or one not
+        newer than the last outcome, adds nothing."""
         snapshot = reading.snapshot
         if not isinstance(snapshot, Snapshot) or (self._until is not None and reading.at <= self._until):
             return
@@ -121,8 +128,8 @@ class Integrals:
         totals.routes = add_route_time(totals.routes, before, reading, step)
         if levels.available:
             ratio = min(1.0, levels.busy / levels.available)
-            totals.occupancy[bisect_left(OCCUPANCY_BOUNDS, ratio)] += 1
-            totals.occupancy_sum += ratio
+            totals.occupancy[bisect_left(OCCUPANCY_BOUNDS, ratio)] += samples
+            totals.occupancy_sum += samples * ratio
         left, accepted = self._follow_queues(reading, levels, step, reloaded=reloaded)
         if totals.is_counted:
             self.response_times.add(
@@ -132,10 +139,11 @@ class Integrals:
                 joined=bridged,
                 left=left,
                 accepted=accepted,
+                samples=samples,
             )
         totals.response_times = self.response_times.totals
         self._add_misses()
-        totals.samples += 1
+        totals.samples += samples
         self._before, self._levels, self._broken = (reading, snapshot), levels, False
 
     def add_partial(self, reading: Reading) -> None:

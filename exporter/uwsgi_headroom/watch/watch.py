@@ -62,6 +62,9 @@ FRESH_SECONDS = 5.0
 _FRESH_INTERVALS = 3
 """A server also counts as up for this many intervals, if that is longer."""
 
+_EQUAL_SECONDS = 1.0
+"""The longest time that readings of a server at rest are kept before they are added."""
+
 State = Literal["up", "stale", "down"]
 """up: read a moment ago; down: cannot be read, `Watch.error` says why; stale: not read for a while, for no known
 reason."""
@@ -121,9 +124,10 @@ class Watch:
         )
         self.slo = slo
         self.stuck_seconds = stuck_seconds
-        self.integrals = Integrals(slo.threshold if slo else None)
-        self._objective = judging.ObjectiveWatch(slo, self.integrals.response_times.history) if slo else None
-        self.history = History()
+        self._integrals = Integrals(slo.threshold if slo else None)
+        self._objective = judging.ObjectiveWatch(slo, self._integrals.response_times.history) if slo else None
+        self._history = History()
+        self._equal: list[Reading] = []  # the latest readings, which equal the one before and were not added yet
         self.routes = RouteHour()
         self.destinations = DestinationHour()
         self.other_programs = judging.OtherPrograms()
@@ -133,7 +137,7 @@ class Watch:
         self.recorder = Recorder()
         self.deploys = DeployWatch(self.recorder.journal, self._explain_last, self._code_of, is_restored=writer is None)
         self.writer = writer
-        parts = self.integrals, self.routes, self.recorder.journal
+        parts = self._integrals, self.routes, self.recorder.journal
         self._minutes = MinuteCutter(name, writer, *parts) if writer else None
         self.log: UwsgiLog | None = None
         self.set_log(log)
@@ -189,6 +193,16 @@ class Watch:
         if is_gone and self.log and (start := self.log.explain_start(self._clock.monotonic())):
             return NotStartedError(error.reason, f"uWSGI's log says that {describe(start)}", advise(start))
         return error
+
+    @property
+    def integrals(self) -> Integrals:
+        self._add_equal()
+        return self._integrals
+
+    @property
+    def history(self) -> History:
+        self._add_equal()
+        return self._history
 
     async def sample(self) -> None:
         """Read the server on its own timer, and judge it and look at its code beside that, until cancelled."""
@@ -349,7 +363,7 @@ class Watch:
         reading, up_seconds = self.reading, self._clock.monotonic() - self._outage[0]
         if reading is None or self.state != "up" or up_seconds < judging.LEAST_SECONDS:
             return None
-        if isinstance(reading.snapshot, Snapshot) and self.history.seconds < judging.LEAST_SECONDS:
+        if isinstance(reading.snapshot, Snapshot) and self._history.seconds < judging.LEAST_SECONDS:
             return None
         return reading
 
@@ -439,21 +453,49 @@ class Watch:
 
     def _record(self, at: float, outcome: Reading | ReadError) -> None:
         self._follow_silence(at, outcome)
+        if isinstance(outcome, Reading) and self._is_equal(outcome):
+            self._equal.append(outcome)
+            self._outcome_at, self.reading = at, outcome
+            return
+        self._add_equal()
+        self._take(at, outcome)
+
+    def _is_equal(self, reading: Reading) -> bool:
+        """Whether nothing has changed since the reading before, no request was in service or in a queue, and that was a
+        moment ago: the time between the two may as well be added later, together with others, in one step."""
+        before = self.reading
+        return (
+            before is not None
+            and reading.snapshot is before.snapshot
+            and reading.host is before.host
+            and not reading.partial
+            and self._failing_since is None
+            and self._integrals.is_at_rest
+            and reading.at - (self._equal[0] if self._equal else before).at < _EQUAL_SECONDS
+        )
+
+    def _add_equal(self) -> None:
+        """Add the readings that equal the one before them: the last one, for all of them."""
+        if self._equal:
+            last, number, self._equal = self._equal[-1], len(self._equal), []
+            self._take(last.at, last, number)
+
+    def _take(self, at: float, outcome: Reading | ReadError, samples: int = 1) -> None:
         if isinstance(outcome, Reading) and outcome.partial:
-            self.integrals.add_partial(outcome)
+            self._integrals.add_partial(outcome)
             return
         self._outcome_at = at
         if isinstance(outcome, BlindError):
             self._empty_at.append(at)
         if isinstance(outcome, ReadError):
-            self.integrals.miss(at)
+            self._integrals.miss(at)
             if self._failing_since is None:
                 self._failing_since = at
             self._is_down |= outcome.reason in GONE or not self._is_fresh(at)
         else:
             before, self.reading = self.reading, outcome
             if isinstance(outcome.snapshot, Snapshot):
-                self._add(at, before, outcome)
+                self._add(at, before, outcome, samples)
         try:
             if self.finds_log and not self.log and isinstance(outcome, Reading):
                 self._find_log(outcome)
@@ -465,17 +507,17 @@ class Watch:
         except Exception as error:  # noqa: BLE001 - an error in the journal must not lose a sample
             self.reader.fault(error)
 
-    def _add(self, at: float, before: Reading | None, reading: Reading) -> None:
-        self.integrals.add(reading, self.pace.longest_step)
-        totals = self.integrals.totals
-        self.history.add(reading.at, totals)
+    def _add(self, at: float, before: Reading | None, reading: Reading, samples: int) -> None:
+        self._integrals.add(reading, self.pace.longest_step, samples)
+        totals = self._integrals.totals
+        self._history.add(reading.at, totals)
         self._note_success(before, reading)
         if (requests := sum([worker.requests for worker in totals.workers])) != self._served[0]:
             self._served = requests, at
         self.routes.add(reading.at, totals.routes)
         self.destinations.add(reading, self.pace.longest_step)
-        self.other_programs.update(self.history)
-        for window in self._backend_slices.take(self.history) if totals.waits else ():
+        self.other_programs.update(self._history)
+        for window in self._backend_slices.take(self._history) if totals.waits else ():
             self.backends.add(window)
 
     def _note_success(self, before: Reading | None, reading: Reading) -> None:
@@ -488,10 +530,11 @@ class Watch:
         if before.host.setup and before.host.setup.options.die_on_idle:
             return
         self._outage = reading.at, Outage(max(0.0, reading.at - since), reading.time)
-        self.history.end_outage(reading.at)
+        self._history.end_outage(reading.at)
 
     def finish_minute(self) -> None:
         """Pass what there is of the present minute to the history that lasts: this server is no longer watched."""
+        self._add_equal()
         if self._minutes and self.reading:
             self._minutes.finish(self._outcome_at, self._clock.epoch(), self._levels)
 
@@ -502,9 +545,10 @@ class Watch:
     def _keep_journal(self, at: float, outcome: Reading | ReadError) -> None:
         if isinstance(outcome, Reading):
             self.recorder.begin(outcome.time)
-            self.recorder.read(outcome, self.integrals.totals)
-            if self.integrals.totals.is_counted:
-                self.deploys.note(outcome.at, self.integrals.totals)
+            totals = self._integrals.totals
+            self.recorder.read(outcome, totals)
+            if totals.is_counted:
+                self.deploys.note(outcome.at, totals)
             return
         self.recorder.begin(self._clock.epoch())
         if outcome.reason in GONE or not self._is_fresh(at):

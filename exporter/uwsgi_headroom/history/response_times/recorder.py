@@ -70,9 +70,11 @@ class ResponseTimeRecorder:
         joined: bool,
         left: Sequence[Left] = (),
         accepted: int = 0,
+        samples: int = 1,
     ) -> None:
-        """Add a sample. joined: whether this sample follows the last one without a gap and without a reload.
-        left: the requests that left a queue since the last one, of `accepted` in all."""
+        """Add a sample, or the last of several that equal each other, with no request in service. joined: whether this
+        sample follows the last one without a gap and without a reload. left: the requests that left a queue since the
+        last one, of `accepted` in all."""
         if any(worker.threads is None for worker in workers):
             self.totals = None
             return
@@ -81,7 +83,7 @@ class ResponseTimeRecorder:
         if self.totals is None:
             self.totals = ResponseTimeTotals(self._bins, [0.0] * len(self._bins), [0] * len(self._bins))
             self._until, self._began, joined = completed, reading.at, False
-        step = self._take(reading, workers, joined=joined)
+        step = self._take(reading, workers, joined=joined, samples=samples)
         if joined:
             self._waits.add(left, accepted)
         else:
@@ -96,14 +98,15 @@ class ResponseTimeRecorder:
         if self.totals is not None and workers and known and reading.at > self._before:
             self._take(reading, workers, joined=True)
 
-    def _take(self, reading: Reading, workers: tuple[Worker, ...], *, joined: bool) -> float:
+    def _take(self, reading: Reading, workers: tuple[Worker, ...], *, joined: bool, samples: int = 1) -> float:
         """Take what a sample shows of single requests. Returns the time since the one before."""
-        step, self._before = reading.at - self._before, reading.at
-        self._joined_seconds += step if joined else 0.0
+        elapsed, self._before = reading.at - self._before, reading.at
+        step = elapsed / samples
+        self._joined_seconds += elapsed if joined else 0.0
         if joined and step <= max(_LATE_SECONDS, _LATE_INTERVALS * self._interval):
             self._observer.follow(reading, workers, self._sightings)
-            self._samples += 1
-            self._sampled_seconds += step
+            self._samples += samples
+            self._sampled_seconds += elapsed
         else:
             self._observer.restart(reading, workers)
         return step

@@ -200,7 +200,9 @@ class WaitSampler:
             file_lock=file_lock,
             file_lock_holder=holder,
             uwsgi_lock_holder=self._uwsgi_locks.find(master_pid, snapshot),
-            streams=self._find_streams(found, of_kernel=snapshot.source == "kernel"),
+            streams=self._find_streams(found, of_kernel=snapshot.source == "kernel")
+            if self._streams.is_due(time.time())
+            else self._streams.going_on,
         )
 
     def _sample_unlike(
@@ -369,7 +371,12 @@ class WaitSampler:
             most = len(all_threads)
         elif most < len(all_threads) <= MOST_SECONDS / self._cost:
             most = self._save(most, len(all_threads))
-        seen, number = self._look_at(self._chance.sample(all_threads, min(len(all_threads), most)), end, found)
+        if most < len(all_threads):
+            chosen = self._chance.sample(all_threads, most)
+        else:  # each may be among those for which there is no time
+            first = int(self._chance.random() * len(all_threads))
+            chosen = all_threads[first:] + all_threads[:first]
+        seen, number = self._look_at(chosen, end, found)
         return seen, len(all_threads) / number if number else 1.0
 
     def _save(self, most: int, number: int) -> int:
@@ -421,7 +428,7 @@ class WaitSampler:
             self._near = master_pid if shares_network_namespace(master_pid) else None
         workers = {each.by.pid: each.by for each in seen[:_MOST_LISTED]}.values()
         refusal = self._decisions.learn(
-            [each.wait for each in seen],
+            [each.wait for each in seen if each.wait.result is None],
             lambda: [inode for process in workers for inode in process.sockets],
             lambda: self.threads.look_again(seen),
             elsewhere=None if self._near else master_pid,

@@ -57,7 +57,7 @@ class RunDelays:
 LEAST_SECONDS = 1.0
 """The thread seconds of sleep from which on the length of a nap is known."""
 
-_MOST = 16
+_MOST = 8
 """Threads that are followed at a time, 5 µs each in a sample: any of them try as often as the others."""
 
 _REMEMBERED = 100.0
@@ -132,13 +132,19 @@ class Streams:
     def __init__(self) -> None:
         self._seen: dict[tuple[int, int], tuple[int, float]] = {}
         self._looked_at = 0.0
+        self.going_on: tuple[tuple[int, int], ...] = ()
+        """What was found last."""
+
+    def is_due(self, now: float) -> bool:
+        return abs(now - self._looked_at) >= _LOOK_SECONDS
 
     def find(self, old: Mapping[tuple[int, int], tuple[int, int]], now: float) -> tuple[tuple[int, int], ...]:
         """Those of the old requests that go on. old: the process and the thread of each; now: epoch seconds."""
-        if abs(now - self._looked_at) >= _LOOK_SECONDS:
-            self._looked_at = now
-            self._seen = {each: self._look(*each, now) for each in list(old.values())[:_MOST_OLD]}
-        return tuple(each for each, at in old.items() if now - self._seen.get(at, _NEVER)[1] < _STILL_SECONDS)
+        self._looked_at = now
+        self._seen = {each: self._look(*each, now) for each in list(old.values())[:_MOST_OLD]}
+        seen = self._seen
+        self.going_on = tuple(each for each, at in old.items() if now - seen.get(at, _NEVER)[1] < _STILL_SECONDS)
+        return self.going_on
 
     def _look(self, pid: int, thread: int, now: float) -> tuple[int, float]:
         """The bytes that a thread has written, and when it was last seen to have written more."""

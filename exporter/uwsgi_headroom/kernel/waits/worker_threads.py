@@ -383,6 +383,7 @@ class RequestThreads:
         self._seen: set[int] = set()
         self._presumed: list[int] = []
         self._others: list[int] = []
+        self._chosen: list[int] | None = None
         self._left_out: set[int] = set()
         self._skip = self._skipped = 0
         self._list()
@@ -409,6 +410,7 @@ class RequestThreads:
             self._presumed = [self._pid, *islice(others, self.number - 1)]
         presumed = set(self._presumed)
         self._others = [thread for thread in threads if thread not in presumed]
+        self._chosen = None
 
     def _blocks_signals(self, thread: int) -> bool:
         masks = procfs.read_status("SigBlk", f"/proc/{self._pid}/task/{thread}/status") or ()
@@ -427,10 +429,10 @@ class RequestThreads:
     @property
     def threads(self) -> list[int]:
         """The ids of the request threads: those that were seen, then presumed ones up to their number."""
-        if self.all_seen:
-            return list(self._seen)[: self.number]
-        presumed = [thread for thread in self._presumed if thread not in self._seen]
-        return [*self._seen, *presumed[: self.number - len(self._seen)]]
+        if self._chosen is None:
+            presumed = [thread for thread in self._presumed if thread not in self._seen]
+            self._chosen = [*self._seen, *presumed][: max(self.number, 0)]
+        return self._chosen
 
     def strangers(self, chance: random.Random) -> list[int]:
         """A few threads that may serve requests although they are not presumed to; none once all were seen."""
@@ -458,7 +460,9 @@ class RequestThreads:
 
     def note_accepting(self, thread: int) -> None:
         """Record that a thread waits to accept a request."""
-        self._seen.add(thread)
+        if thread not in self._seen:
+            self._seen.add(thread)
+            self._chosen = None
 
 
 def list_threads(pid: int) -> list[int]:
