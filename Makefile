@@ -62,7 +62,7 @@ bench-many:  ## measure one exporter with 200 servers, 1,000 vassals, 5,000 sock
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.bench.many_servers $(ARGS)
 
-scenarios:  ## check over 150 situations on a real uWSGI, for 19 minutes (NAME="cheaper", ARGS="--write docs/scenarios.md")
+scenarios:  ## check over 150 situations on a real uWSGI, for 19 minutes (NAME="cheaper", ARGS="--write docs/dev/scenarios.md")
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.scenarios $(if $(NAME),"$(NAME)") $(ARGS)
 
@@ -100,7 +100,7 @@ standalone:  ## build one file that needs no Python on its host, on an old Debia
 try-standalone:  ## run that file beside a real uWSGI, check its figures and print its cost (PROGRAM=other)
 	@exec $(PYTHON) -m tools.release.try_standalone $(PROGRAM)
 
-release:  ## build everything of a release from the last commit into dist/; publishes nothing
+release:  ## build everything of a release from the last commit into dist/; publishes nothing (PUBLISHER='NAME <MAIL> URL')
 	@$(PYTHON) -m tools.release
 
 release-twice:  ## build a release twice, in different places, and compare the bytes

@@ -178,6 +178,7 @@ PACKAGE = TOP / "exporter" / "uwsgi_headroom"
 GUIDES = [
     *(TOP / f"{name}.md" for name in ("CONTRIBUTING", "README", "SECURITY")),
     *sorted((TOP / "docs").glob("*.md")),
+    *sorted((TOP / "docs" / "dev").glob("*.md")),
 ]
 TROUBLESHOOTING = TOP / "docs" / "troubleshooting.md"
 
@@ -276,6 +277,6 @@ def test_every_reason_event_and_folder_is_explained():
     assert set(rows) == set(REASONS)
     assert read_texts("kinds").keys() == set(KINDS)
     assert read_texts("causes").keys() == set(CAUSES)
-    drawing = (TOP / "docs" / "design.md").read_text().partition("## Architecture")[2].split("```")[1]
+    drawing = (TOP / "docs" / "dev" / "design.md").read_text().partition("## Architecture")[2].split("```")[1]
     shown = set(re.findall(r"  ?(?<=\s)(\w+)/(?=\s)", drawing))
     assert shown == {name for name in FOLDERS if (PACKAGE / name / "__init__.py").exists()}

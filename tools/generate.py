@@ -40,7 +40,6 @@ _REPORT = ROOT / "exporter" / "uwsgi_headroom" / "report" / "render"
 
 _SECTIONS: tuple[tuple[str, str, Callable[[], Iterable[str]]], ...] = (
     ("alerts", "alerts", tables.alerts),
-    ("complaints", "complaints", tables.complaints),
     ("configuration", "settings", tables.settings),
     ("installation", "scenes", tables.scenes),
     ("history", "kinds", tables.event_kinds),

@@ -1,26 +1,36 @@
 """Takes the pictures that documents show: of the page, and of the dashboards.
 
-    make demo PORT=9300 &
-    .venv/bin/python3 -m tools.pictures page 9300                    # six minutes later
+    make scenarios NAME="psycopg2 and a slow query" && .venv/bin/python3 -m tools.pictures page     # five minutes
     .venv/bin/python3 -m tools.pictures dashboards http://127.0.0.1:3000
 
-`page` writes `app/pictures/page.png`. `dashboards` writes `dashboards/pictures/*.png` from a Grafana on this machine
-that needs no login; a picture includes the variables, and ends at the end of a panel or a row.
+`page` writes `app/pictures/page.png`, of a uWSGI that asks a slow PostgreSQL. `dashboards` writes
+`dashboards/pictures/*.png` from a Grafana on this machine that needs no login; a picture includes the variables, and
+ends at the end of a panel or a row.
 """
 
 import sys
+import time
+from dataclasses import replace
 from urllib.parse import urlencode, urlsplit
 
 from playwright.sync_api import FloatRect
 
 from tests.support.browser import browser, tab
+from tests.support.exporter import exporter
 from tools.environments import ROOT
+from tools.scenarios.rows import find_rows
+from tools.scenarios.scenario import Load
+from tools.scenarios.servers import loaded, started
 
 PAGE_PICTURE = ROOT / "app" / "pictures" / "page.png"
 DASHBOARD_PICTURES = ROOT / "dashboards" / "pictures"
 SCALE = 0.75  # a README is displayed narrower than the page
 
 WIDE, TALL = 1440, 1145  # pixels of the page: the first screen, and the workers beside where the time goes
+
+LOADS = (Load(rate=25, io_ms=60), Load(clients=40, io_ms=900, think_ms=100, start=120))
+"""Short queries; and after two minutes, long ones that hold every thread."""
+SECONDS = 270
 
 WIDTH, TALLEST = 1600, 4000  # pixels of a dashboard: Grafana draws only the visible panels
 UP_TO = {"fleet": "How did it change", "server": "How full is it", "affinity": "", "capacity": "Did requests keep"}
@@ -41,9 +51,17 @@ _PATIENCE = 120_000  # milliseconds
 _UNDOCK = "localStorage.setItem('grafana.navigation.docked', 'false')"
 
 
-def take_page(port: int) -> list[str]:
+def take_page() -> list[str]:
     """Writes the picture; returns a sentence for each error in the browser."""
-    with browser() as running, tab(running, port, WIDE, TALL, device_scale_factor=SCALE) as shown:
+    (row,) = find_rows(["psycopg2 and a slow query"])
+    with (
+        started(replace(row.server, processes=4, threads=8)) as place,
+        loaded([(load, place.address_for(load)) for load in LOADS]),
+        exporter("--stats", f"shop={place.stats}", "--slo", "1s:99%") as watching,
+        browser() as running,
+        tab(running, watching.port, WIDE, TALL, device_scale_factor=SCALE) as shown,
+    ):
+        time.sleep(SECONDS)
         shown.open("/?range=300")
         shown.drawn()
         shown.page.screenshot(path=PAGE_PICTURE)
@@ -69,8 +87,8 @@ def take_dashboards(address: str) -> list[str]:
         return shown.problems
 
 
-def main(kind: str, where: str) -> str | None:
-    problems = take_page(int(where)) if kind == "page" else take_dashboards(where)
+def main(kind: str, where: str = "") -> str | None:
+    problems = take_page() if kind == "page" else take_dashboards(where)
     return "\n".join(problems) or None
 
 

@@ -16,7 +16,6 @@ from prometheus_client.metrics_core import Metric
 from app.scenes import SCENES
 from tests.support.observations import HEALTH, everything
 from tools.environments import ROOT
-from tools.scenarios.rows import ROWS
 from uwsgi_headroom.analysis import findings
 from uwsgi_headroom.analysis.findings import RUNBOOKS, SEVERITIES, Severity
 from uwsgi_headroom.analysis.findings.kind import PAGE_AFTER, Kind
@@ -166,24 +165,6 @@ def settings() -> Iterator[str]:
     yield from table(("flag", "environment", "default"), rows)
 
 
-def complaints() -> Iterator[str]:
-    """The table of complaints as it stands, but for the third cell: the codes that the named scenarios expect first, or
-    their outcome. What follows a semicolon there stays, and so does a row without a scenario. Raises KeyError for a
-    scenario that does not exist."""
-    expected = {row.name: row.expected for row in ROWS}
-    head, line, *rows = read_section((ROOT / "docs" / "complaints.md").read_text(), "complaints").splitlines()
-    yield from (head, line)
-    for row in rows:
-        complaint, made_at, said, names, needs = row.removeprefix("| ").removesuffix(" |").split(" | ")
-        if not names:
-            yield row
-            continue
-        found = [expected[name] for name in names.split("; ")]
-        codes = [f"`{code}`" if code else each.outcome.upper() for each in found for code in each.first or ("",)]
-        more = said.partition("; ")[1:]
-        yield f"| {complaint} | {made_at} | {', '.join(dict.fromkeys(codes))}{''.join(more)} | {names} | {needs} |"
-
-
 def rules() -> Iterator[str]:
     """The rules of `review`, which prints when one does not matter."""
     rows = []
@@ -227,11 +208,10 @@ def findings_page() -> Iterator[str]:
             is_page = severity == "critical" and row.page_after != PAGE_AFTER
             words = f"{severity.upper()} (a page after {row.page_after:g} s)" if is_page else severity.upper()
             titles.setdefault(show(row.title, severity), {})[words] = None
-        meanings = dict.fromkeys(show(row.meaning, severity) for row, severity in found)
-        acts = dict.fromkeys(show(f"{row.act} {row.then}", each) for row, each in found if show(row.act, each))
+        acts = dict.fromkeys(show(row.act, each) for row, each in found if show(row.act, each).strip("…."))
         yield from (f"### {code}", "")
         yield from (f"- **{', '.join(severities)}** {title}" for title, severities in titles.items())
-        yield from ("", f"A {found[0][0].role}. {' '.join(filter(None, meanings))}".rstrip(), "")
+        yield from ("", f"A {found[0][0].role}.", "")
         yield from (f"- Do: {act}" for act in acts)
         if runbook := RUNBOOKS.get(code):
             yield f"- Runbook: [{runbook}](../alerts/runbooks/{runbook}.md)"

@@ -52,7 +52,7 @@ from uwsgi_headroom.analysis.capacity import REACHED
 
 KEY = "E4"
 CPU_MS, IO_MS = 30, 100
-"""Of a request: the costly case of docs/design.md on 2 CPUs."""
+"""Of a request: the costly case of docs/dev/design.md on 2 CPUs."""
 RATE = 40.0
 """Requests a second: 1.2 CPUs of work, so that 2 CPUs have some to spare."""
 FEW_CLIENTS = 6

@@ -1,3 +1,3 @@
 """How much more load a uWSGI server can take, which limit comes first, and what to change."""
 
-__version__ = "1.0.0"
+__version__ = "2.0.0"

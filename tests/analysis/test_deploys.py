@@ -1,4 +1,4 @@
-"""What is found of a deploy, how rarely that is wrong, and how it is said; docs/evidence.md has the odds."""
+"""What is found of a deploy, how rarely that is wrong, and how it is said; docs/dev/evidence.md has the odds."""
 
 from collections.abc import Callable
 from math import sqrt

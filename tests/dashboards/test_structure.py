@@ -37,6 +37,13 @@ def variables(name):
     return {variable["name"]: variable for variable in board(name)["templating"]["list"]}
 
 
+def test_what_the_import_dialogue_reads(name):
+    """It asks for nothing, and each kind of panel is listed."""
+    assert board(name)["__inputs"] == []
+    needed = {each["id"] for each in board(name)["__requires"]}
+    assert needed == {"grafana", "prometheus"} | {panel["type"] for panel in panels(board(name))} - {"row"}
+
+
 def test_there_is_no_other_file():
     expected = sorted([*(f"{name}.json" for name in NAMES), "kustomization.yaml"])
     assert sorted(path.name for path in OUT.iterdir()) == expected

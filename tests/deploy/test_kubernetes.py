@@ -265,6 +265,13 @@ def test_an_exporter_of_its_own():
         labels = made["metadata"]["labels"]
         assert made["metadata"]["name"] == "shop-headroom"
         assert (labels["app.kubernetes.io/name"], labels["team"]) == ("headroom", "platform")
+    other = rendered(CHART / "ci" / "deployment-values.yaml", "--set=serviceMonitor.enabled=true")
+    (monitor_of_service,) = (each["spec"] for each in other if each["kind"] == "ServiceMonitor")
+    (service,) = (each for each in other if each["kind"] == "Service")
+    assert monitor_of_service["endpoints"] == monitor["spec"]["podMetricsEndpoints"]
+    assert monitor_of_service["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert service["spec"]["selector"] == monitor["spec"]["selector"]["matchLabels"]
+    assert service["spec"]["ports"][0]["targetPort"] == monitor_of_service["endpoints"][0]["port"]
     whole = rendered(CHART / "ci" / "deployment-values.yaml", "--set=fullnameOverride=exporter")
     assert {made["metadata"]["name"] for made in whole} == {"exporter"}
 

@@ -41,7 +41,7 @@ def test_what_the_readme_shows():
     alerts = [rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]]
     names = {alert["alert"] for alert in alerts}
     paging = {alert["alert"] for alert in alerts if "critical" in alert["labels"]["severity"]}
-    counted = f"{len(names)} [alerts](docs/alerts.md) for Prometheus. {len(paging)} of these alerts can page you"
+    counted = f"[{len(names)} alerts](docs/alerts.md)** for Prometheus: {len(paging)} of them can page you"
     assert counted in text_of("README.md")
     case = yaml.safe_load((ROOT / "alerts" / "tests" / "judge.test.yaml").read_text())["tests"][0]
     *_, shown = [fired["exp_annotations"] for asked in case["alert_rule_test"] for fired in asked["exp_alerts"]]
@@ -49,10 +49,9 @@ def test_what_the_readme_shows():
     page = (ROOT / "tests" / "frozen" / "pages" / "evenness.txt").read_text().partition("\n\n")[0]
     title, said = page.splitlines()[2].removeprefix("CRITICAL "), page.rpartition("/metrics: ")[2]
     act_and_evidence = said.removeprefix(f"{title} ")
-    assert title in text_of("README.md").replace("> ", "")
-    assert act_and_evidence in text_of("README.md").replace("> ", "")
+    assert f"{title} {act_and_evidence}" in text_of("docs/alerts.md").replace("> ", "")
     assert len(list((ROOT / "dashboards" / "out").glob("*.json"))) == len(rows("docs/dashboards.md", "dashboard")) == 4
-    assert "[four dashboards]" in text_of("README.md")
+    assert "[Four dashboards]" in text_of("README.md")
 
 
 def test_versions_of_python_and_uwsgi():
@@ -66,7 +65,7 @@ def test_versions_of_python_and_uwsgi():
     assert f"| uWSGI | {uwsgis[0]} to {uwsgis[-1]}" in text_of("docs/installation.md")
 
 
-def test_findings_of_each_limit():
+def test_findings_of_each_limit_and_complaint():
     text = (ROOT / "docs" / "limits.md").read_text()
     known = {row.code for row in list_rows()}
     named = [
@@ -76,6 +75,10 @@ def test_findings_of_each_limit():
     ]
     assert len(named) > 30
     assert set(named) <= known
+    scenarios = text_of("docs/dev/scenarios.md")
+    for _, _, said, needs in rows("docs/complaints.md", "complaint"):
+        assert set(_codes(said)) <= known
+        assert "by hand" in needs or not _codes(said) or any(f"`{code}`" in scenarios for code in _codes(said))
     shown = " ".join(cell for row in rows("docs/limits.md", "no.") for cell in row)
     assert all(f"`{limit.name.split(' of ')[0]}`" in shown for limit in LIMITS.values())
 
@@ -87,13 +90,13 @@ def test_ranges_of_settings():
     assert ", ".join(f"`{level}`" for level in defaults.LOG_LEVELS[:-1]) in configuration
     assert f"The exporter listens on {defaults.LISTEN_ADDRESS}" in configuration
     assert f"for {WATCH_SECONDS:g} s (`--seconds`: 2 to {defaults.HISTORY_SECONDS})" in check
-    assert f"`check` watches a uWSGI for {WATCH_SECONDS:g} s" in text_of("README.md")
+    assert f"watches a uWSGI for {WATCH_SECONDS:g} s" in text_of("README.md")
     assert f"event streams are open ({bounds.MOST_STREAMS}:" in text_of("docs/api.md")
 
 
 def test_bounds():
-    """Those that docs/safety.md names, in the words around them."""
-    text = text_of("docs/safety.md")
+    """Those that docs/dev/bounds.md names, in the words around them."""
+    text = text_of("docs/dev/bounds.md")
     parts = ("workers", "cores", "applications", "sockets", "vassals", "metrics", "custom metrics")
     assert all(f"{document.MOST[part]:,} {part}" in text for part in parts)
     for sentence in (
@@ -138,11 +141,11 @@ def test_series_of_a_worker():
 
 def test_the_cost_in_the_readme_is_what_was_measured():
     """The share of a CPU and the memory, from the rows of the evidence."""
-    measured = [row for row in rows("docs/evidence.md", "question") if row[1].endswith(" series")]
+    measured = [row for row in rows("docs/dev/evidence.md", "question") if row[1].endswith(" series")]
     for size, words in (
         (
             "8x8",
-            "8 processes with 8 threads each, the exporter uses {share:.1f} % of one CPU and {memory:.0f} MB of memory",
+            "8 processes with 8 threads each, it uses {share:.1f} % of one CPU and {memory:.0f} MB of memory",
         ),
         ("64x16", "64 processes with 16 threads each, {share:.1f} % of one CPU and {memory:.0f} MB"),
     ):
@@ -161,7 +164,7 @@ def test_tables_have_every_row():
     assert shown == {option for option in options if option.startswith(("--min-", "--max-"))}
     shown = {path for row in rows("docs/api.md", "path") for path in re.findall(r"`([^`]+)`", row[0])}
     assert shown == set(describe_api()["paths"])
-    shown = {key for row in rows("docs/top.md", "key") for key in re.findall(r"`([^`]+)`", row[0])}
+    shown = {key for row in rows("docs/page.md", "key") for key in re.findall(r"`([^`]+)`", row[0])}
     known = {key for binding in BINDINGS for key in binding.label.split()}
     sorting = set(re.findall(r"(?:^|, )(\w) ", f"{SERVER_SORT_LABEL}, {WORKER_SORT_LABEL}"))
     assert shown == known | sorting
@@ -184,7 +187,7 @@ def test_lists_by_hand():
         assert files, pattern
         for file in files:
             needed.update(re.findall(r"(?<![\w:])(?:uwsgi|process)_\w+(?![\w:])", file.read_text()))
-    kept = re.search(r"regex: (process_start_time_seconds\S+)", (ROOT / "docs" / "fleet.md").read_text())
+    kept = re.search(r"regex: (process_start_time_seconds\S+)", (ROOT / "docs" / "metrics.md").read_text())
     assert set(kept[1].split("|")) == {name for name in needed - NO_METRICS if not name.endswith("_")}
     setup = configparser.RawConfigParser()
     setup.read(ROOT / "setup.cfg")
@@ -196,4 +199,4 @@ def test_lists_by_hand():
         for match in re.finditer(r"^([\w-]+) *>= *([\d.]+), *< *([\d.]+)$", lines, re.MULTILINE)
     }
     assert len(expected) > 8
-    assert {row[0]: (row[1], row[2]) for row in rows("docs/how-to-add.md", "package")} == expected
+    assert {row[0]: (row[1], row[2]) for row in rows("docs/dev/how-to-add.md", "package")} == expected

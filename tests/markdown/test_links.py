@@ -64,8 +64,15 @@ def test_documents_are_where_they_are_looked_for():
     named = {(name, name_of(path)) for path in SOURCES for name in _DOCUMENT.findall(path.read_text())}
     assert named
     assert sorted((name, where) for name, where in named if not (ROOT / name).is_file()) == []
-    linked = set(links((ROOT / "README.md").read_text()))
-    assert {f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")} <= linked
+    for folder, index in ((ROOT / "docs", "start.md"), (ROOT / "docs" / "dev", "design.md")):
+        linked = {link.partition("#")[0] for link in links((folder / index).read_text())}
+        assert {path.name for path in folder.glob("*.md")} - {index} <= linked
+
+
+def test_the_readme_is_a_first_screen():
+    text = (ROOT / "README.md").read_text()
+    assert (len(text.splitlines()) <= 110, len(text.split()) <= 900, len(links(text)) <= 25) == (True,) * 3
+    assert len(list((ROOT / "docs").glob("*.md"))) <= 28
 
 
 def test_what_the_test_reads():
@@ -130,7 +137,7 @@ def test_forms():
 
 ABOUT_THE_PROGRAM = [
     ROOT / "README.md",
-    *(ROOT / "docs" / f"{name}.md" for name in ("api", "check", "configuration", "metrics", "page", "top")),
+    *(ROOT / "docs" / f"{name}.md" for name in ("api", "check", "configuration", "page")),
 ]
 """Where a flag on its own is one of this program."""
 

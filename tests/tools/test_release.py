@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tarfile
 import zipfile
+from email.utils import formatdate
 from importlib.metadata import requires
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from tools.environments import ROOT, SetupError
 from tools.release import bundle, deb, distributions
 from tools.release.__main__ import add_checksum
 from tools.release.bundle import EXTRAS, HEADER, LOCK, MACHINES, PYTHONS
-from tools.release.source import Source, rewrite_tar_gz, version_of, write_tar_gz
+from tools.release.source import MODULE, Source, rewrite_tar_gz, sign, version_of, write_tar_gz
 from tools.release.try_standalone import total
 from uwsgi_headroom import __version__
 from uwsgi_headroom.arguments.commands import make_command_line
@@ -72,6 +73,33 @@ def chart_source(tmp_path: Path, version: str) -> Source:
     module.parent.mkdir(parents=True)
     module.write_text('__version__ = "1.2.3"\n')
     return Source(root, 1000, "0" * 40, tmp_path)
+
+
+def test_the_publisher_is_one_variable(tmp_path, monkeypatch):
+    """A release has the contact and the addresses; without the variable, a commit stays as it is."""
+    paths = [Path(name) for name in ("README.md", "SECURITY.md", "setup.cfg", MODULE, "deploy/debian/debian/control")]
+    paths.append(distributions.CHART / "Chart.yaml")
+    for path in paths:
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / path, tmp_path / path)
+    source, url = Source(tmp_path, 1000, "0" * 40, tmp_path), "https://git.example.org/headroom"
+    monkeypatch.delenv("PUBLISHER", raising=False)
+    sign(source)
+    assert [(tmp_path / path).read_text() for path in paths] == [(ROOT / path).read_text() for path in paths]
+    monkeypatch.setenv("PUBLISHER", f"Jane Doe <jane@example.org> {url}/")
+    sign(source)
+    texts = [(tmp_path / path).read_text() for path in paths]
+    assert f"]({url}/blob/v{__version__}/docs/start.md)" in texts[0]
+    assert f"name = uwsgi-headroom\nurl = {url}\nversion" in texts[2]
+    assert f"\nHomepage: {url}\n\nPackage" in texts[4]
+    assert yaml.safe_load(texts[5])["home"] == url
+    assert "Write to jane@example.org, not" in texts[1]
+    assert f"]({url}/raw/v{__version__}/app/pictures/page.png)" in texts[0]
+    assert set(re.findall(r"\]\((\w+:|.)", texts[0])) == {"https:"}
+    assert f"Jane Doe <jane@example.org>  {formatdate(0)}" in deb.changelog("2.0.0", 0)
+    monkeypatch.setenv("PUBLISHER", "jane@example.org")
+    with pytest.raises(SetupError, match="PUBLISHER is not NAME"):
+        sign(source)
 
 
 def test_the_chart_is_packed_without_what_helm_ignores(tmp_path):

@@ -247,7 +247,7 @@ def test_every_file_as_it_is_and_compressed():
         assert not hosts, name
     folder = live_page.FOLDER / "vendor" / "uplot"
     assert "MIT" in (folder / "LICENSE").read_text()
-    assert "uPlot 1.6" in (ROOT / "docs" / "how-to-add.md").read_text()
+    assert "uPlot 1.6" in (ROOT / "docs" / "dev" / "how-to-add.md").read_text()
 
 
 def test_a_file_that_the_browser_has():

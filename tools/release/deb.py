@@ -16,7 +16,7 @@ from tools import commands
 from tools.commands import CommandError
 from tools.environments import ROOT, Environment, SetupError
 from tools.release import bundle
-from tools.release.source import Source
+from tools.release.source import Source, publisher
 
 NAME = "uwsgi-headroom"
 _PROGRAMS = ("dpkg-buildpackage", "dh", "dpkg-deb", "make")
@@ -45,16 +45,11 @@ def unit_for_package(text: str) -> str:
     return text
 
 
-def maintainer() -> str:
-    """Who publishes the package, from DEBFULLNAME and DEBEMAIL, as Debian's own tools do."""
-    return f"{os.environ.get('DEBFULLNAME', 'uwsgi-headroom')} <{os.environ.get('DEBEMAIL', 'root@localhost')}>"
-
-
 def changelog(version: str, epoch: int) -> str:
     """The debian/changelog of one entry: what changed is in CHANGELOG.md, which the package has too."""
     date = formatdate(epoch)
     entry = f"  * Version {version}: see changelog.gz for what changed."
-    return f"{NAME} ({version}) stable; urgency=medium\n\n{entry}\n\n -- {maintainer()}  {date}\n"
+    return f"{NAME} ({version}) stable; urgency=medium\n\n{entry}\n\n -- {publisher()[0]}  {date}\n"
 
 
 def package_name(version: str, architecture: str) -> str:
@@ -73,7 +68,7 @@ def build_deb(source: Source, wheel: Path, tools: Environment, architecture: str
     shutil.copytree(source.root / "deploy/debian/debian", build / "debian")
     _lay_out(source, wheel, tools, architecture, build)
     control = build / "debian/control"
-    control.write_text(control.read_text().replace("@MAINTAINER@", maintainer()))
+    control.write_text(control.read_text().replace("@MAINTAINER@", publisher()[0]))
     (build / "debian/changelog").write_text(changelog(source.version, source.epoch))
     _set_times(build, source.epoch)
     command = [

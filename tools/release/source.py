@@ -6,6 +6,7 @@
 import contextlib
 import gzip
 import hashlib
+import os
 import re
 import shutil
 import subprocess
@@ -64,7 +65,35 @@ def exported(checkout: Path) -> Iterator[Source]:
         root = scratch / "source"
         extract(archive, root)
         archive.unlink()
-        yield Source(root, int(epoch), commit, scratch)
+        source = Source(root, int(epoch), commit, scratch)
+        sign(source)
+        yield source
+
+
+def publisher() -> tuple[str, str]:
+    """Who publishes a release, `NAME <MAIL>`, and the address of the repository, from the variable PUBLISHER."""
+    said = os.environ.get("PUBLISHER", "uwsgi-headroom <root@localhost>")
+    found = re.fullmatch(r"([^<>\n]+ <[^<>\s]+@[^<>\s]+>)(?: (https://\S+?)/?)?", said)
+    if not found:
+        raise SetupError(f"PUBLISHER is not NAME <MAIL> https://ADDRESS-OF-THE-REPOSITORY, but {said}")
+    return found[1], found[2] or ""
+
+
+def sign(source: Source) -> None:
+    """Writes the publisher's addresses into an exported commit, if there is one of the repository."""
+    name, url = publisher()
+    mail, tag = name.partition("<")[2].rstrip(">"), f"v{source.version}"
+    for file, pattern, text in (
+        ("SECURITY.md", r"`SECURITY-CONTACT`(.*?) \([^)]*\)", rf"{mail}\1"),
+        ("README.md", r"(!\[[^]]*\]\()(?!https:)", rf"\1{url}/raw/{tag}/"),
+        ("README.md", r"(\]\()(?!https:|#)", rf"\1{url}/blob/{tag}/"),
+        ("setup.cfg", r"(?m)^(name = [^\n]*)$", rf"\1\nurl = {url}"),
+        ("deploy/kubernetes/uwsgi-headroom/Chart.yaml", r"(?m)^(type: [^\n]*)$", rf"\1\nhome: {url}\nsources: [{url}]"),
+        ("deploy/debian/debian/control", r"(?m)^(Standards-Version: [^\n]*)$", rf"\1\nHomepage: {url}"),
+    ):
+        if url:
+            path = source.root / file
+            path.write_text(re.sub(pattern, text, path.read_text(), flags=re.DOTALL))
 
 
 def _git(checkout: Path, *arguments: str) -> str:

@@ -41,7 +41,7 @@ of how many more are needed, and each takes memory that grows."""
 
 MARGIN = 0.93
 """The part of the model's most throughput that is promised. On a quiet machine (ten settings of a real uWSGI,
-docs/evidence.md), one served 59.5 requests/s where the model has 63.7, and the others up to 6 % less than the model."""
+docs/dev/evidence.md), one served 59.5 requests/s where the model has 63.7, the others up to 6 % less than the model."""
 
 WORTH = 0.97
 """The part of what a larger setting would serve for which a smaller one does as well."""

@@ -81,7 +81,7 @@ _FACTS_SECONDS = 0.15
 
 _MOST_CPU = 0.1
 """The share of a CPU that sampling may take: `check` runs when something is wrong, often for want of CPU. A sample of
-8x8 with 16 requests in flight takes 3 ms (docs/evidence.md)."""
+8x8 with 16 requests in flight takes 3 ms (docs/dev/evidence.md)."""
 
 _MOST_CPU_OF_ALL = 0.04
 """The same where nobody named a server: of every server of this machine."""

@@ -45,7 +45,7 @@ TIMEOUT_RANGE = (0.1, 60.0)
 SIZE_CAP = 6 * 1024 * 1024
 """Largest document accepted, in bytes. 64 workers of 64 threads write 1 MB, 1,024 busy threads with 4 kB of request
 variables each (uWSGI's `buffer-size`) 5 MB, and 64 workers of 256 coroutines 6.3 MB. A hostile document of this size
-takes up to 70 ms to decode (docs/evidence.md); meanwhile nothing else in the exporter runs."""
+takes up to 70 ms to decode (docs/dev/evidence.md); meanwhile nothing else in the exporter runs."""
 
 SIZE_CAP_RANGE = (4096, 2**30)
 
@@ -63,7 +63,7 @@ DEFAULT_PASSWORD_COST = 12
 """A check takes a quarter of a second, once for each pair of user name and password."""
 
 MOST_SERVERS = 400
-"""Servers that patterns find, at most. One of 8x8 takes 0.67 MB after an hour (docs/evidence.md), and by its arrays
+"""Servers that patterns find, at most. One of 8x8 takes 0.67 MB after an hour (docs/dev/evidence.md), and by its arrays
 0.15 MB more after a reload, so that 400 fit into the 512 MB of the shipped systemd unit."""
 
 MOST_SERVERS_RANGE = (1, 10_000)

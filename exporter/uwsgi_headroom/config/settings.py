@@ -220,7 +220,7 @@ SETTINGS: tuple[SettingRow, ...] = (
         field="web_config_file",
         form="--web.config.file FILE",
         help="a file that sets up TLS and a login, in the format of Prometheus exporters (default: neither)",
-        default="neither [TLS nor login](tls-and-login.md)",
+        default="neither [TLS nor login](security.md#set-up-tls-and-a-login)",
         key="web.config_file",
         is_path=True,
     ),

@@ -2,7 +2,7 @@
 
 The document is decoded on the event loop, which all servers share, and its parts become series. A document over a
 bound is refused as `too_large`; only a text that is too long is cut instead. The bounds are well above any real use of
-uWSGI; docs/safety.md lists them. Rules:
+uWSGI; docs/dev/bounds.md lists them. Rules:
 
 * Parts are counted while they are built: msgspec checks the length of a list only when the list is complete, and
   millions of empty objects fit into a few megabytes. Metrics are not built, so they are counted at the end.

@@ -116,8 +116,8 @@ def test_a_client_that_does_not_get_in_says_why(behind, directory, capsys, schem
 
 
 def test_a_real_prometheus(behind, directory, tmp_path):
-    """It scrapes with the configuration in docs/tls-and-login.md, over one kept connection."""
-    text = (ROOT / "docs" / "tls-and-login.md").read_text()
+    """It scrapes with the configuration in docs/security.md, over one kept connection."""
+    text = (ROOT / "docs" / "security.md").read_text()
     block = next(part for part in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL) if "scrape_configs" in part)
     paths = {"/etc/prometheus/headroom-password": "password", "/etc/prometheus/headroom-ca.pem": "ca.pem"}
     for shown, name in paths.items():

@@ -1,6 +1,6 @@
 """Parses the web configuration file, in the format of the Prometheus exporter toolkit, and reports mistakes by line.
 
-docs/tls-and-login.md lists the keys. Names of TLS versions, suites and curves, and durations, are those of Go, as the
+docs/security.md lists the keys. Names of TLS versions, suites and curves, and durations, are those of Go, as the
 toolkit writes them. The files that the configuration names are not read here.
 """
 
