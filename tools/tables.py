@@ -208,10 +208,11 @@ def findings_page() -> Iterator[str]:
             is_page = severity == "critical" and row.page_after != PAGE_AFTER
             words = f"{severity.upper()} (a page after {row.page_after:g} s)" if is_page else severity.upper()
             titles.setdefault(show(row.title, severity), {})[words] = None
-        acts = dict.fromkeys(show(row.act, each) for row, each in found if show(row.act, each).strip("…."))
+        meanings = dict.fromkeys(show(row.meaning, severity) for row, severity in found)
+        acts = dict.fromkeys(show(f"{row.act} {row.then}", each) for row, each in found if show(row.act, each))
         yield from (f"### {code}", "")
         yield from (f"- **{', '.join(severities)}** {title}" for title, severities in titles.items())
-        yield from ("", f"A {found[0][0].role}.", "")
+        yield from ("", f"A {found[0][0].role}. {' '.join(filter(None, meanings))}".rstrip(), "")
         yield from (f"- Do: {act}" for act in acts)
         if runbook := RUNBOOKS.get(code):
             yield f"- Runbook: [{runbook}](../alerts/runbooks/{runbook}.md)"

@@ -105,11 +105,8 @@ class WaitSampler:
         self._chance = chance or random.Random()  # noqa: S311 - a sample, no secret
         self.threads = WorkerThreads(setting, self._chance, clock, asks)
         self._file_locks = FileLocks(clock)
-        self._delays = RunDelays()
-        self._decisions = Decisions(Peers(clock))
-        self._pools = Pools()
-        self._holders = Holders()
-        self._uwsgi_locks = UwsgiLocks()
+        self._delays, self._decisions = RunDelays(), Decisions(Peers(clock))
+        self._pools, self._holders, self._uwsgi_locks = Pools(), Holders(), UwsgiLocks()
         self._naps, self._turns = Naps(), Naps(_MOST_TURNS)
         self._naps_of = dict.fromkeys(_ASKING, self._turns) | {"sleep": self._naps}
         self._streams = Streams()
@@ -190,6 +187,8 @@ class WaitSampler:
             processes, is_waiting=bool(threads), is_seen=True, threads=threads if weight == 1 else None
         )
         locks, reads = self._look_at_locks(found, left_out, seen, are_all=weight == 1)
+        if self._streams.is_due(time.time()):
+            self._find_streams(found, of_kernel=snapshot.source == "kernel")
         holder = self._file_locks.find_holder()
         if holder and not os.path.exists(f"/proc/{holder}"):
             holder = 0
@@ -200,9 +199,7 @@ class WaitSampler:
             file_lock=file_lock,
             file_lock_holder=holder,
             uwsgi_lock_holder=self._uwsgi_locks.find(master_pid, snapshot),
-            streams=self._find_streams(found, of_kernel=snapshot.source == "kernel")
-            if self._streams.is_due(time.time())
-            else self._streams.going_on,
+            streams=self._streams.going_on,
         )
 
     def _sample_unlike(
@@ -371,11 +368,9 @@ class WaitSampler:
             most = len(all_threads)
         elif most < len(all_threads) <= MOST_SECONDS / self._cost:
             most = self._save(most, len(all_threads))
-        if most < len(all_threads):
-            chosen = self._chance.sample(all_threads, most)
-        else:  # each may be among those for which there is no time
-            first = int(self._chance.random() * len(all_threads))
-            chosen = all_threads[first:] + all_threads[:first]
+        first = int(self._chance.random() * len(all_threads))  # each may be among those for which there is no time
+        rotated = all_threads[first:] + all_threads[:first]
+        chosen = self._chance.sample(all_threads, most) if most < len(all_threads) else rotated
         seen, number = self._look_at(chosen, end, found)
         return seen, len(all_threads) / number if number else 1.0
 
