@@ -11,12 +11,11 @@ how many descriptors it may open.
 import os
 import resource
 import signal
-import socket
 import sys
+from typing import Any
 
 from uwsgi_headroom import cli
 from uwsgi_headroom.source import stream
-from uwsgi_headroom.source.stream import Answer, Share, receive
 from uwsgi_headroom.web import bounds
 
 
@@ -25,12 +24,13 @@ def _stop_at_signals() -> None:
     signal.signal(signal.SIGRTMIN, lambda *_: armed.append(signal.SIGSTOP))
     signal.signal(signal.SIGUSR2, lambda *_: armed.append(signal.SIGKILL))
 
-    async def stand_still(sock: socket.socket, share: Share, deadline: float | None = None) -> Answer:
-        if armed:
-            os.kill(os.getpid(), armed.pop())
-        return await receive(sock, share, deadline)
+    class StandsStill(stream.Transfer):
+        def __init__(self, *of: Any) -> None:
+            if armed:
+                os.kill(os.getpid(), armed.pop())
+            super().__init__(*of)
 
-    vars(stream)["receive"] = stand_still
+    vars(stream)["Transfer"] = StandsStill
 
 
 def _bound(name: str, number: str) -> None:
