@@ -1,6 +1,7 @@
 """A log is read from its end on, through rotation in every way, and nothing but a regular file is opened."""
 
 import contextlib
+import errno
 import os
 import re
 import shutil
@@ -322,3 +323,18 @@ def test_every_request_is_read_once(rotate, tmp_path):
     assert Counter(map(int, re.findall(rb" GET /(\d+) ", found))) == Counter(range(REQUESTS))
     assert len(list(tmp_path.glob("shop.log*"))) > ROTATIONS
     assert not tail.skipped
+
+
+def test_a_disk_that_fails_is_said_and_the_log_is_read_on(path, follow, monkeypatch):
+    """An error of reading ends neither the task that reads all logs, nor the reading of this one."""
+    append(path, b"a line\n")
+
+    def fail(*_):
+        raise OSError(errno.EIO, "failed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pread", fail)
+        assert follow() == b""
+    assert follow.tail.trouble == "it cannot be read"
+    assert follow() == b"a line\n"
+    assert follow.tail.trouble is None
