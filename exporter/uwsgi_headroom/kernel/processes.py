@@ -242,6 +242,6 @@ def list_children(pid: int) -> list[int]:
     except FileNotFoundError:  # the thread has ended, or the kernel has no such file (CONFIG_PROC_CHILDREN)
         with suppress(psutil.Error, OSError):
             return [child.pid for child in psutil.Process(pid).children()][:MOST_CHILDREN]
-    except OSError:
+    except (OSError, ValueError):
         pass
     return children

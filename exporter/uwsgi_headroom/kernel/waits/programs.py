@@ -66,7 +66,7 @@ class Programs:
                     with suppress(OSError):  # or its answer is not there yet
                         name, pid = self._asks.ask(find_program, address)
                         used = _read_cpu(pid)
-                        self._looks[address] = _Look(0 if used is None else pid, now, used or 0.0)
+                        self._looks[address] = _Look(pid * (used is not None), now, used or 0.0)
                         self.known = {**self.known, address: Program(name)}
                 continue
             is_due = look.pid and now - look.at >= _LOAD_SECONDS and self.known[address].cpus is None
