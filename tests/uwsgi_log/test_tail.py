@@ -325,6 +325,21 @@ def test_every_request_is_read_once(rotate, tmp_path):
     assert not tail.skipped
 
 
+def test_a_file_whose_status_cannot_be_read_is_closed(path, read, monkeypatch):
+    append(path, b"a line\n")
+    before, status, asked = os.listdir("/proc/self/fd"), os.fstat, []
+
+    def fail_once(descriptor):
+        asked.append(descriptor)
+        if len(asked) == 2:  # `open_regular` asks first
+            raise OSError(errno.EIO, "failed")
+        return status(descriptor)
+
+    monkeypatch.setattr(os, "fstat", fail_once)
+    assert read() == b""
+    assert (read.tail.trouble, os.listdir("/proc/self/fd")) == ("it cannot be opened", before)
+
+
 def test_a_disk_that_fails_is_said_and_the_log_is_read_on(path, follow, monkeypatch):
     """An error of reading ends neither the task that reads all logs, nor the reading of this one."""
     append(path, b"a line\n")

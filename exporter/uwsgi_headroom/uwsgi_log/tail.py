@@ -89,7 +89,11 @@ class Tail:
 
     def _open(self, now: float) -> None:
         descriptor = open_regular(self.path)
-        status = os.fstat(descriptor)
+        try:
+            status = os.fstat(descriptor)
+        except OSError:
+            os.close(descriptor)
+            raise
         if self._holder and not _has_open(self._holder, status):
             os.close(descriptor)
             if self._files:  # it has not opened the new file yet
