@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PORT ?= 9238
 
-.PHONY: help demo test test-all lint generate bench bench-accuracy bench-waits bench-cost bench-many scenarios scenarios-all scenarios-apply lab machine mutants clean
+.PHONY: help demo test test-all lint generate bench bench-accuracy bench-waits bench-cost bench-many scenarios scenarios-all scenarios-apply lab machine mutants torture soak clean
 .PHONY: kubernetes-rules lock dist deb standalone try-standalone release release-twice
 .DEFAULT_GOAL := help
 
@@ -84,6 +84,14 @@ machine:  ## run a trial on a Debian of its own, most in an emulator, as root (T
 mutants:  ## change 60 small things in the source, one at a time, and see which the tests notice: takes longer than `test` (ARGS="--list")
 	@$(PYTHON) -m tools.prepare chosen-tests
 	@.venv/bin/python -m tools.mutants $(ARGS)
+
+torture:  ## fail each call of the exporter once, in every way, in a story of samples, for 25 minutes (ARGS="--every 20")
+	@$(PYTHON) -m tools.prepare chosen-tests
+	@.venv/bin/python -m tests.torture $(ARGS)
+
+soak:  ## watch a real uWSGI for hours while everything around it changes (HOURS=1.5)
+	@$(PYTHON) -m tools.prepare chosen-tests
+	@.venv/bin/python -m tests.soak --hours $(or $(HOURS),1.5)
 
 lock:  ## choose the versions that packages bundle, again (needs Python 3.11): deploy/requirements.txt
 	@$(PYTHON) -m tools.release.bundle

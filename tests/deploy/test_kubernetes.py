@@ -204,7 +204,7 @@ def refusal(*arguments, **chart):
 @needs_helm
 def test_nothing_is_installed_unasked():
     """An autoscaler that cannot work is an error."""
-    assert rendered(CHART / "ci" / "default-values.yaml") == []
+    assert rendered(CHART / "values.yaml") == []
     said = refusal(CHART / "ci" / "all-values.yaml", "--set=autoscaling.minReplicas=11")
     assert "autoscaling.minReplicas (11) is above autoscaling.maxReplicas (10)" in said
     assert "autoscaling.target.name" in refusal(CHART / "values.yaml", "--set=autoscaling.kind=keda")

@@ -1,36 +1,29 @@
-"""Runs stories of documents from another beginning: `python -m tests.fuzz COUNT [FIRST]`. Prints each kind of failure.
+"""Fuzzes on all CPUs: `python -m tests.fuzz [--seconds 10] [DECODER...]`. Prints what was found of each.
 
-COUNT is in documents; FIRST is the number of the first story, at random if it is not given.
+Each kind of failure is printed once, with its input; the first eight bytes of a story are its number.
 """
 
-import random
+import argparse
+import multiprocessing
 import sys
-import traceback
+from functools import partial
 
-from tests.fuzz.faces import DOCUMENTS, Story
+from tests.fuzz.decoders import DECODERS, fuzz
 
 
 def main() -> int:
     """Run, and return 1 if something failed."""
-    stories = int(sys.argv[1]) // DOCUMENTS
-    first = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(2**40)
-    failures: dict[tuple[object, ...], int] = {}
-    readable = 0
-    for number in range(first, first + stories):
-        story = Story(number)
-        try:
-            story.run()
-        except Exception as error:  # noqa: BLE001 - all of them are wanted
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            key = type(error).__name__, place.filename, place.lineno
-            failures[key] = failures.get(key, 0) + 1
-            if failures[key] == 1:
-                print(f"story {number}:", *traceback.format_exception(error), sep="\n", flush=True)
-        readable += story.readable
-    print(f"stories {first} to {first + stories - 1}: {readable} documents read of {stories * DOCUMENTS}")
-    for key, count in failures.items():
-        print(f"{count} times:", *key)
-    return 1 if failures else 0
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
+    parser.add_argument("--seconds", type=float, default=10.0, help="for each decoder")
+    parser.add_argument("decoders", nargs="*", default=list(DECODERS))
+    options = parser.parse_args()
+    with multiprocessing.get_context("fork").Pool() as pool:
+        results = pool.map(partial(fuzz, seconds=options.seconds), options.decoders, chunksize=1)
+    for name, (inputs, kept, failures) in zip(options.decoders, results, strict=True):
+        print(f"{name:14} {inputs:8} inputs, {kept:5} kept, {len(failures)} failures")
+        for failure in failures:
+            print(f"  {failure}")
+    return any(failures for _, _, failures in results)
 
 
 if __name__ == "__main__":

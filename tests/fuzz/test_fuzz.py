@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.fuzz import decoders
 from tests.fuzz.faces import DOCUMENTS, run_stories
 
 
@@ -14,3 +15,12 @@ def test_many_documents():
 def test_five_thousand_documents():
     """1,000 other stories do as well."""
     assert run_stories(range(1000, 2000)) > 1000 * DOCUMENTS / 4
+
+
+@pytest.mark.parametrize("name", decoders.DECODERS)
+def test_each_decoder_refuses_what_it_cannot_read(name, tmp_path, monkeypatch):
+    """For a tenth of a second here; `.ci/run` has ten for each, and keeps what reaches other lines."""
+    monkeypatch.setattr(decoders, "KEPT", tmp_path)
+    inputs, kept, failures = decoders.fuzz(name, 0.1, seed=1)
+    assert inputs > 0 < kept
+    assert not failures

@@ -16,8 +16,9 @@ from tests.kernel.contained import started
 from tests.support.other_namespaces import as_nobody, as_root
 from tests.support.real_uwsgi import accepting, wait_until
 from uwsgi_headroom.kernel import processes, procfs
+from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.kernel.processes import Processes, WorkerProcess
-from uwsgi_headroom.kernel.procfs import KeptFiles, count_descriptors, read_limits, read_state
+from uwsgi_headroom.kernel.procfs import KEPT, KeptFiles, count_descriptors, read_limits, read_state
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def test_child_of_the_master():
         assert worker.involuntary_context_switches is not None
 
 
-@pytest.mark.parametrize(("number", "is_kept"), [(errno.EMFILE, True), (errno.ENOMEM, True), (errno.EACCES, False)])
+@pytest.mark.parametrize(("number", "is_kept"), [*((each, True) for each in procfs.PASSING), (errno.EACCES, False)])
 def test_an_exporter_without_descriptors_keeps_its_workers(sleeper, monkeypatch, number, is_kept):
     reader = Processes()
     before = reader.read(os.getpid(), [sleeper.pid])
@@ -55,6 +56,18 @@ def test_an_exporter_without_descriptors_keeps_its_workers(sleeper, monkeypatch,
 
     monkeypatch.setattr(procfs.KEPT, "read_line", refuse)
     assert reader.read(os.getpid(), [sleeper.pid], quick=True) == (before if is_kept else {})
+
+
+def test_what_could_not_be_read_first_is_read_later(sleeper, monkeypatch):
+    """When a process was started, and the figures of its other files; those are no reason to count it as dead."""
+    reader = Processes()
+    with monkeypatch.context() as patch:
+        patch.setattr(procfs, "read_file", lambda *_: os.open("x" * 999, os.O_RDONLY))  # ENAMETOOLONG
+        first = reader.read(os.getpid(), [sleeper.pid])[sleeper.pid]
+    assert (first.start_time, first.resident_bytes) == (None, None)
+    now = reader.read(os.getpid(), [sleeper.pid])[sleeper.pid]
+    assert now.start_time == pytest.approx(time.time(), abs=60)
+    assert now.resident_bytes
 
 
 def test_the_least_memory_of_some_seconds():
@@ -278,3 +291,14 @@ def test_descriptors_are_counted_in_bounded_time(monkeypatch):
     assert abs((count_descriptors(os.getpid()) or 0) - len(listed)) <= 1
     monkeypatch.setattr(procfs, "MOST_DESCRIPTORS", 2)
     assert count_descriptors(os.getpid()) is None
+
+
+def test_a_server_that_is_forgotten_keeps_no_files_open():
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=-1) as child:
+        host = Host()
+        host._processes.read(os.getpid(), [child.pid])
+        folder = f"/proc/{child.pid}/"
+        assert any(path.startswith(folder) for path in KEPT._open)
+        host.close()
+        assert not any(path.startswith(folder) for path in KEPT._open)
+        child.kill()

@@ -266,3 +266,10 @@ def test_clients_that_left_with_their_answer():
             client.close()
             wait_until(lambda: look().answered == 1, what="the client to have left")
             assert look().left == ()
+
+
+def test_an_address_of_another_family_is_no_listener():
+    """Found by `python -m tests.fuzz`: it was an internal error."""
+    payload = bytearray(sock_diag.inet_diag_msg.size)
+    payload[0] = 57
+    assert sock_diag._inet(bytes(payload)) is None

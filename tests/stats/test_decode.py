@@ -4,8 +4,6 @@ import json
 import sys
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
 from tests.support.captured_documents import NAMES, document, with_a_wrong_value
 from uwsgi_headroom import stats
@@ -203,24 +201,6 @@ def test_a_wrong_value_anywhere_is_refused_or_harmless():
         if not isinstance(outcome, StatsError):
             assert "0" * 300 not in repr(outcome)
     assert count > 2000
-
-
-@given(st.binary(max_size=400))
-@example(b'{"workers":[{"cores":[{"vars":["\xff')
-@settings(max_examples=300)
-def test_any_bytes(body):
-    decoded_or_refused(body)
-
-
-@given(st.sampled_from(NAMES), st.data())
-@settings(max_examples=150)
-def test_damaged_documents(name, data):
-    body = bytearray(document(name))
-    for _ in range(data.draw(st.integers(1, 4))):
-        at = data.draw(st.integers(0, len(body)))
-        until = at + data.draw(st.integers(0, 8))
-        body[at:until] = data.draw(st.binary(max_size=8) | st.sampled_from([b'"', b"\\", b"}", b"]", b"\xff", b"-"]))
-    decoded_or_refused(bytes(body))
 
 
 @pytest.mark.parametrize(

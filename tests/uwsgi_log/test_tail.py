@@ -1,6 +1,7 @@
 """A log is read from its end on, through rotation in every way, and nothing but a regular file is opened."""
 
 import contextlib
+import errno
 import os
 import re
 import shutil
@@ -322,3 +323,33 @@ def test_every_request_is_read_once(rotate, tmp_path):
     assert Counter(map(int, re.findall(rb" GET /(\d+) ", found))) == Counter(range(REQUESTS))
     assert len(list(tmp_path.glob("shop.log*"))) > ROTATIONS
     assert not tail.skipped
+
+
+def test_a_file_whose_status_cannot_be_read_is_closed(path, read, monkeypatch):
+    append(path, b"a line\n")
+    before, status, asked = os.listdir("/proc/self/fd"), os.fstat, []
+
+    def fail_once(descriptor):
+        asked.append(descriptor)
+        if len(asked) == 2:  # `open_regular` asks first
+            raise OSError(errno.EIO, "failed")
+        return status(descriptor)
+
+    monkeypatch.setattr(os, "fstat", fail_once)
+    assert read() == b""
+    assert (read.tail.trouble, os.listdir("/proc/self/fd")) == ("it cannot be opened", before)
+
+
+def test_a_disk_that_fails_is_said_and_the_log_is_read_on(path, follow, monkeypatch):
+    """An error of reading ends neither the task that reads all logs, nor the reading of this one."""
+    append(path, b"a line\n")
+
+    def fail(*_):
+        raise OSError(errno.EIO, "failed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pread", fail)
+        assert follow() == b""
+    assert follow.tail.trouble == "it cannot be read"
+    assert follow() == b"a line\n"
+    assert follow.tail.trouble is None

@@ -123,6 +123,10 @@ class Host:
         self._served, self._served_at = [-1, 0], 0.0  # requests and running time, and since when
         self._read_at = self._all_read_at = self._sought_at = float("-inf")
 
+    def close(self) -> None:
+        """Close the files of the workers: the server is not watched any more."""
+        self._processes.read(0, ())
+
     @property
     def spent(self) -> float:
         """Seconds that the reader process took for this server so far."""

@@ -32,9 +32,6 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 LOW_SECONDS = 5.0
 """The least memory is that of at most so many seconds, and of half of them at least."""
 
-_OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
-"""Errors that mean a lack of resources in the exporter itself, and say nothing about the worker."""
-
 
 class WorkerProcess(Struct, frozen=True):
     """One worker process at one instant. A figure is None if this user may not read it."""
@@ -110,7 +107,7 @@ class Processes:
                 continue  # the process has ended
             except (OSError, ValueError) as error:
                 # If the exporter is short of descriptors or memory, living workers must not count as dead.
-                if isinstance(error, OSError) and error.errno in _OURS and before:
+                if before and getattr(error, "errno", errno.EIO) in procfs.PASSING:
                     known[pid] = before
         if len(known) != len(self._known) or any(self._known.get(pid) is not each for pid, each in known.items()):
             self._workers = {pid: each.worker for pid, each in known.items()}
@@ -154,7 +151,9 @@ _STATUS = re.compile(
 
 def _read(pid: int, line: bytes, stat: procfs.ProcessStat, before: _Known | None, *, quick: bool) -> _Known:
     """A process as it is now. before: the same process as it was. Raises OSError."""
-    worker = before.worker if before else WorkerProcess(pid, start_time=procfs.read_start(pid))
+    worker = before.worker if before else WorkerProcess(pid)
+    if worker.start_time is None:
+        worker = replace(worker, start_time=procfs.read_start(pid))
     lows = (before.lows if before else _Lows(stat.pages)).add(stat.pages)
     now = replace(
         worker,
@@ -177,10 +176,8 @@ def _read_slow(pid: int) -> dict[str, object]:
 
     psutil's own functions for these files take three times as long, which was a tenth of the exporter's cost.
     """
-    status = {
-        name: int(number) * (1024 if unit else 1)
-        for name, number, unit in _STATUS.findall(procfs.read_file(f"/proc/{pid}/status"))
-    }
+    text = _value_if_permitted(lambda: procfs.read_file(f"/proc/{pid}/status")) or b""
+    status = {name: int(number) * (1024 if unit else 1) for name, number, unit in _STATUS.findall(text)}
     limits = _value_if_permitted(lambda: procfs.read_limits(pid)) or {}
     space = limits.get("address space")
     return {
@@ -190,7 +187,7 @@ def _read_slow(pid: int) -> dict[str, object]:
         "involuntary_context_switches": status.get(b"nonvoluntary_ctxt_switches"),
         "open_fds": _value_if_permitted(lambda: procfs.count_descriptors(pid)),
         "most_fds": limits.get("open files"),
-        "address_left": space and space - status.get(b"VmSize", 0),
+        "address_left": (space and b"VmSize" in status and space - status[b"VmSize"]) or None,
         "affinity": _value_if_permitted(lambda: tuple(sorted(os.sched_getaffinity(pid)))),
     }
 
@@ -201,7 +198,7 @@ def _value_if_permitted(ask: Callable[[], T]) -> T | None:
         return ask()
     except (FileNotFoundError, ProcessLookupError):
         raise
-    except OSError:
+    except (OSError, ValueError):
         return None
 
 
@@ -245,6 +242,6 @@ def list_children(pid: int) -> list[int]:
     except FileNotFoundError:  # the thread has ended, or the kernel has no such file (CONFIG_PROC_CHILDREN)
         with suppress(psutil.Error, OSError):
             return [child.pid for child in psutil.Process(pid).children()][:MOST_CHILDREN]
-    except OSError:
+    except (OSError, ValueError):
         pass
     return children

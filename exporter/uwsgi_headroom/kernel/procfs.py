@@ -20,6 +20,10 @@ from typing import NamedTuple, TypeVar
 T = TypeVar("T")
 
 
+PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.EINTR})
+"""Errors that mean a lack of resources in the exporter itself, or a failing disk. They say nothing about what was to be
+read: it is read again."""
+
 _PART_BYTES = 16 << 10  # most files of /proc in one call
 
 

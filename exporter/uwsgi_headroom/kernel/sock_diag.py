@@ -359,7 +359,9 @@ def _inet(payload: bytes) -> Listener | None:
     request = inet_request(family, 1 << TCP_LISTEN, (port, b""), (address, b""), cookie=NO_COOKIE)
     if family == socket.AF_INET6:
         return Listener(inode, "inet6", f"[{socket.inet_ntop(family, address)}]:{number}", queue, limit, request)
-    return Listener(inode, "inet", f"{socket.inet_ntop(family, address[:4])}:{number}", queue, limit, request)
+    if family == socket.AF_INET:
+        return Listener(inode, "inet", f"{socket.inet_ntop(family, address[:4])}:{number}", queue, limit, request)
+    return None
 
 
 def _aligned(length: int) -> int:

@@ -57,16 +57,19 @@ class Tail:
         self._look(now)
         left = most
         for file in tuple(self._files):
-            file.find_truncation()
-            for block, size in file.read(left):
-                if block is None:
-                    self.skipped += size
-                else:
-                    left -= size
-                yield block
-            if file.is_over(now):
-                file.close()
-                self._files.remove(file)
+            try:
+                file.find_truncation()
+                for block, size in file.read(left):
+                    if block is None:
+                        self.skipped += size
+                    else:
+                        left -= size
+                    yield block
+                if file.is_over(now):
+                    file.close()
+                    self._files.remove(file)
+            except OSError:  # its disk or its server fails: the next look tries again
+                self.trouble = "it cannot be read"
 
     def read_last(self, now: float, most: int) -> bytes:
         """Read the end of a file that is not read otherwise, because it was there at the first look."""
@@ -86,7 +89,11 @@ class Tail:
 
     def _open(self, now: float) -> None:
         descriptor = open_regular(self.path)
-        status = os.fstat(descriptor)
+        try:
+            status = os.fstat(descriptor)
+        except OSError:
+            os.close(descriptor)
+            raise
         if self._holder and not _has_open(self._holder, status):
             os.close(descriptor)
             if self._files:  # it has not opened the new file yet
@@ -138,10 +145,10 @@ class _File:
     """One open file, read from `offset` on."""
 
     def __init__(self, descriptor: int, offset: int) -> None:
+        self._descriptor = descriptor
         status = os.fstat(descriptor)
         self.identity = status.st_dev, status.st_ino
         self.closes_at: float | None = None
-        self._descriptor = descriptor
         self._offset = offset
         self._mark = self.read_before()
         self._lines = LineCutter(within_line=bool(offset) and self._mark[-1:] != b"\n")

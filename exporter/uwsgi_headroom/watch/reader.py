@@ -167,6 +167,7 @@ class Reader:
         self._closed = True
         self.finished_first.set()  # responses that wait for the first outcome must not delay the end
         await self._cancel_read()
+        self._host.close()
         self._call_waiting(_STOPPING)
 
     async def pause(self) -> None:

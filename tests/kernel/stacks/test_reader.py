@@ -301,11 +301,3 @@ def test_lines_of_the_standard_library(minor):
                 )
                 compared += 1
     assert compared > 2000
-
-
-def test_tables_of_any_bytes_give_a_line():
-    chance = random.Random(1)
-    for _ in range(3000):
-        table = chance.randbytes(chance.randrange(60))
-        version = 3, chance.choice(MINORS)
-        assert find_line(version, table, chance.randrange(1, 1000), chance.randrange(-4, 500)) > 0

@@ -183,6 +183,13 @@ def test_own_map():
     assert memory.region(id(object())) == "heap"
 
 
+def test_a_map_without_a_file_that_may_be_read_later_is_none(monkeypatch):
+    """It is kept until uWSGI starts again, without the locks of that file."""
+    monkeypatch.setattr(memory, "read_elf", lambda *_: (_ for _ in ()).throw(OSError(errno.EMFILE, "too many")))
+    with pytest.raises(OSError, match="too many"):
+        read_memory_map(os.getpid())
+
+
 def test_of_a_library_that_may_not_be_read_nothing_is_known(monkeypatch):
     located, read = [], memory.read_elf
 

@@ -22,7 +22,7 @@ from tests.support.simulated_server import MovableClock
 from uwsgi_headroom.kernel import sock_diag
 from uwsgi_headroom.kernel.aside import DIRECT
 from uwsgi_headroom.kernel.procfs import read_name
-from uwsgi_headroom.kernel.waits import peers
+from uwsgi_headroom.kernel.waits import peers, programs
 from uwsgi_headroom.kernel.waits.peers import Peer, Peers
 from uwsgi_headroom.kernel.waits.programs import Programs
 from uwsgi_headroom.record import Destination, Program
@@ -378,6 +378,18 @@ def test_what_is_known_is_bounded(monkeypatch):
     for number in range(2000):
         known.learn([number])
     assert len(known._known) + len(known._not_unix) <= 101
+
+
+def test_the_cpus_of_a_program_are_never_below_zero(monkeypatch, tmp_path):
+    """Its use of CPUs is unknown, not 0, while it cannot be read."""
+    used = [5.0, None, 8.0]
+    monkeypatch.setattr(programs, "find_program", lambda _: ("shopd", 7))
+    monkeypatch.setattr(programs, "_read_cpu", lambda _: used.pop(0))
+    clock = iter((0.0, 10.0, 20.0))
+    monkeypatch.setattr(programs.time, "monotonic", lambda: next(clock))
+    known, address = Programs(DIRECT), str(tmp_path / "s")
+    found = [known.learn([Destination("backend", (address,))])[address].cpus for _ in range(3)]
+    assert found == [None, None, 3.0 / 20.0]
 
 
 @pytest.mark.parametrize("name", ["shopd", "a\nb c", "\x1b[31m"])

@@ -160,7 +160,7 @@ def test_a_thread_that_still_writes():
 def test_the_thread_of_an_old_request_without_stats(monkeypatch):
     """uWSGI numbers its threads. A thread that was idle a moment ago serves no old request, whatever it writes."""
     of, _ = sampler_after(1.0)
-    monkeypatch.setattr(of._streams, "find", lambda old, now: old)
+    monkeypatch.setattr(of, "_streams", SimpleNamespace(is_due=lambda now: True, find=lambda old, now: old))
     worker = msgspec.structs.replace(Server(processes=1).read(1.0).snapshot.workers[0], serving={0: time.time() - 20})
     threads = SimpleNamespace(all_found=True, threads=[7001, 7002])
     idle_at = {7001: time.monotonic(), 7002: time.monotonic() - 20}

@@ -273,8 +273,8 @@ def read_images(
     pid: int, mappings: list[MappedRange], names: Collection[str]
 ) -> Iterator[tuple[bool, Elf, list[MappedRange]]]:
     """The program of a process, and the other files that may define these symbols: whether it is the program, and where
-    the file is mapped. Those that cannot be read are left out: deleted or replaced since. Raises PermissionError if the
-    program may not be read."""
+    the file is mapped. Those that cannot be read are left out: deleted or replaced since. Raises OSError if they may be
+    read later, and PermissionError if the program may not be read."""
     program = os.readlink(f"/proc/{pid}/exe")
     places = {program: f"/proc/{pid}/exe"} | {
         path: f"/proc/{pid}/root{path}" for path in paths_to_search(mappings, program)
@@ -283,7 +283,8 @@ def read_images(
         try:
             elf = read_elf(place, names)
         except (OSError, ValueError) as error:
-            if path == program and isinstance(error, PermissionError):
+            is_passing = getattr(error, "errno", 0) in procfs.PASSING  # the map is kept until uWSGI starts again
+            if is_passing or (path == program and isinstance(error, PermissionError)):
                 raise
             continue
         yield path == program, elf, [mapping for mapping in mappings if mapping.path == path]

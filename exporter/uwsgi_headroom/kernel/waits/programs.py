@@ -65,13 +65,16 @@ class Programs:
                 if is_local(address) and (look or len(self._looks) < _MOST_PROGRAMS):
                     with suppress(OSError):  # or its answer is not there yet
                         name, pid = self._asks.ask(find_program, address)
-                        self._looks[address] = _Look(pid, now, _read_cpu(pid))
+                        used = _read_cpu(pid)
+                        self._looks[address] = _Look(pid * (used is not None), now, used or 0.0)
                         self.known = {**self.known, address: Program(name)}
-            elif now - look.at >= _LOAD_SECONDS and self.known[address].cpus is None and look.pid:
-                cpus = (_read_cpu(look.pid) - look.cpu_seconds) / (now - look.at)
+                continue
+            is_due = look.pid and now - look.at >= _LOAD_SECONDS and self.known[address].cpus is None
+            if is_due and (used := _read_cpu(look.pid)) is not None:
+                cpus = (used - look.cpu_seconds) / (now - look.at)
                 self.known = {**self.known, address: self.known[address]._replace(cpus=cpus)}
         return self.known
 
 
-def _read_cpu(pid: int) -> float:
-    return getattr(procfs.read_process_stat(pid), "cpu_seconds", 0.0)
+def _read_cpu(pid: int) -> float | None:
+    return getattr(procfs.read_process_stat(pid), "cpu_seconds", None)

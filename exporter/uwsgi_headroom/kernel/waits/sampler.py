@@ -187,8 +187,6 @@ class WaitSampler:
             processes, is_waiting=bool(threads), is_seen=True, threads=threads if weight == 1 else None
         )
         locks, reads = self._look_at_locks(found, left_out, seen, are_all=weight == 1)
-        if self._streams.is_due(time.time()):
-            self._find_streams(found, of_kernel=snapshot.source == "kernel")
         holder = self._file_locks.find_holder()
         if holder and not os.path.exists(f"/proc/{holder}"):
             holder = 0
@@ -199,7 +197,7 @@ class WaitSampler:
             file_lock=file_lock,
             file_lock_holder=holder,
             uwsgi_lock_holder=self._uwsgi_locks.find(master_pid, snapshot),
-            streams=self._streams.going_on,
+            streams=self._find_streams(found, of_kernel=snapshot.source == "kernel"),
         )
 
     def _sample_unlike(
@@ -332,6 +330,8 @@ class WaitSampler:
         """The old requests that go on, by worker id and the number of the thread. of_kernel: whether these numbers only
         count the requests: then the threads that were never idle meanwhile serve the old ones."""
         now, old = time.time(), dict[tuple[int, int], tuple[int, int]]()
+        if not self._streams.is_due(now):
+            return self._streams.going_on
         for at in found:
             numbers = [number for number, start in at.worker.serving.items() if start and now - start >= OLD_SECONDS]
             if numbers and at.threads.all_found:
