@@ -237,7 +237,7 @@ def plain(value: Any) -> Any:
 LABELS = ("source", "of", "complete")  # which say from where, or of what, the others are
 ESTIMATES = ("nap", "turn", "threads_since", "cpus")  # means and times, which a sample less changes
 REASONS = ("off", "reason", "limits_off", "needs_right")
-LATE = (".code", ".unique", ".ways_in", ".holder")  # read once a minute, or after a pause, or learnt from many samples
+LATE = (".code", ".unique", ".ways_in", ".holder", ".backend.name")  # read once a minute, or learnt from many samples
 
 
 def differences(right: Any, found: Any, where: str) -> Iterator[tuple[str, bool]]:
