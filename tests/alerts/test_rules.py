@@ -122,6 +122,7 @@ SAY_IT_ALL = {
     "unfinished_requests",
     "works_after_response",
     "router_stopped",
+    "router_full",
     "connections_without_request",
     "accept_blocked",
     "cache_full",

@@ -116,6 +116,7 @@ ROWS = {
     "accept_blocked": Row("although threads are free", (IDLE_WHILE_WAITING,)),
     "cheaper_does_not_scale": Row("in reserve", (threads.RESERVE_UNUSED,)),
     "role_takes_memory": Row("mules|spoolers", (resources.LARGE_ROLE, resources.FEW_WORKERS)),
+    "router_full": Row("router", (parts.ROUTER_BUSY,)),
     "cache_full": Row("cache", (parts.REFUSED,)),
     "spooler_behind": Row("spooler", (parts.MANY_TASKS, parts.LATE)),
     "threads_growing": Row("threads that (do not end|serve no request)", (*resources.THREADS, *resources.NEAR_TASKS)),

@@ -87,7 +87,7 @@ RULES: tuple[Rule, ...] = (
     threads.find_cheaper,
     cpus.find_other_programs,
     resources.find_growing_memory,
-    parts.find_stopped_routers,
+    parts.find_hindered_routers,
     resources.find_large_roles,
     resources.find_low_headroom,
     parts.find_setup,

@@ -148,6 +148,20 @@ ROUTER_STOPPED = Kind(
     page_after=60,
 )
 
+ROUTER_BUSY = 0.7
+"""Of a CPU, on average of the processes of a router: a connection then waits twice as long as it is worked at (M/M/1)."""
+
+ROUTER_FULL = Kind(
+    code="router_full",
+    role="limit",
+    severity="warning",
+    title="uWSGI's router uses most of a CPU, which is all that a process of it can use.",
+    evidence="The router has {processes:process} and uses {cpus:cpu} CPUs.",
+    meaning="It has one thread for all connections, with their TLS handshakes, so clients wait for it before a worker "
+    "has their request. No figure of the workers shows that wait.",
+    act="Raise `http-processes`, or let a web server such as nginx do TLS and keep connections alive.",
+)
+
 SETTINGS_HURT = Kind(
     code="settings_hurt",
     role="setting",
@@ -165,9 +179,11 @@ def find_threads_off(figures: Figures) -> Iterator[Finding]:
         yield THREADS_OFF.found(figures, starved=server.starved)
 
 
-def find_stopped_routers(figures: Figures) -> Iterator[Finding]:
-    for use in figures.server.roles:
-        if use.role == "router" and use.stopped:
+def find_hindered_routers(figures: Figures) -> Iterator[Finding]:
+    for use in [each for each in figures.server.roles if each.role == "router"]:
+        if (use.cpus or 0.0) >= ROUTER_BUSY * max(1, use.processes):
+            yield ROUTER_FULL.found(figures, processes=use.processes, cpus=use.cpus)
+        if use.stopped:
             every = len(use.stopped) == use.processes
             pids = Private(" ".join(map(str, use.stopped)), "PID")
             yield ROUTER_STOPPED.found(figures, every=every, pids=pids, worse=every and figures.none_came)
