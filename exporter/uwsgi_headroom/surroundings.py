@@ -133,7 +133,9 @@ class WebError(NamedTuple):
     name: str
     address: str
     program: str
-    cause: Literal["large_head", "none_alive", "not_buffered", "timed_out", "unread", "uploads", "closed", "refused"]
+    cause: Literal[
+        "large_head", "none_alive", "not_buffered", "timed_out", "unread", "uploads", "full", "closed", "refused"
+    ]
     reason: str
     log: str
     number: int

@@ -150,6 +150,22 @@ def test_uploads_that_nginx_cannot_store(path, number, leads, found, monkeypatch
     assert [(each.cause, each.name, each.reason, each.number) for each in errors] == found
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "7#7: 24 worker_connections are not enough",
+        "7#7: *9 24 worker_connections are not enough while connecting to upstream, client: 192.0.2.7, server: me",
+        "7#7: accept4() failed (24: Too many open files)",
+    ],
+)
+@pytest.mark.parametrize("leads", [True, False])
+def test_nginx_without_a_free_connection(said, leads, monkeypatch):
+    line = f"2026/12/01 01:06:36 [alert] {said}\n"
+    monkeypatch.setattr(web_servers, "_read_logs", lambda *_: [("nginx", "/e", 3 * line.encode())])
+    found = find_errors(SOCKETS[:2], (), 0, leads)
+    assert [(each.cause, each.name, each.reason, each.number) for each in found] == [("full", "a.sock", "", 3)] * leads
+
+
 def test_servers_that_nginx_takes_for_down(monkeypatch):
     """Such a line names a group of servers: that of the server of ours which nginx gave up before."""
     lines = [

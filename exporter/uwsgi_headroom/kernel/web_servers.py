@@ -124,7 +124,12 @@ _CAUSE = re.compile(
     rb"|(?P<unread>\((?:104|32): [^)]*\) while (?:reading|sending request to)\b.* upstream)"
     rb"|(?P<refused>\((?!11:)\d+: [^)]*\) while connecting to upstream|^\(\d+\))"
 )
-_UPLOAD = re.compile(rb'open\(\) "[^"\n]{1,300}/\d{10}" failed \((\d+): [^)]*\), client: ')
+_OF_ALL = re.compile(
+    rb'open\(\) "[^"\n]{1,300}/\d{10}" failed \((?P<uploads>\d+): [^)]*\), client: '
+    rb"|(?P<full>\d worker_connections are not enough|accept4?\(\) failed \(24: )"
+)
+"""What nginx says of all its clients."""
+
 _NUMBER, _ADDRESS = re.compile(rb"\((\d+)\b"), re.compile(r"(?:\w+://)?(?:unix:)?(/[^:|]*|[^/|]*)")
 
 
@@ -133,13 +138,14 @@ def find_errors(
 ) -> tuple[WebError, ...]:
     """What the logs of those in the PID namespace of a uWSGI say of its sockets, and of addresses with the port or the
     file name of one. sockets: name, address and protocol of each; web_servers: processes; leads: whether a web server
-    leads clients to one, so that what it says of uploads is about this uWSGI, too."""
+    leads clients to one, so that what it says of all clients is about this uWSGI, too."""
     ours = [(name, compile_address(address)) for name, address, _ in sockets]
     ends = {address.rpartition(":" if is_tcp(address) else "/")[2] for _, address, _ in sockets}
     found = Counter[tuple[Any, ...]]()
     for program, log, text in _read_logs(web_servers, master_pid):
-        for number in _UPLOAD.findall(text) * leads:
-            found[sockets[0][0], "", program, "uploads", os.strerror(int(number)), log] += 1
+        for line in _OF_ALL.finditer(text * leads):
+            reason = os.strerror(int(line["uploads"])) if line["uploads"] else ""
+            found[sockets[0][0], "", program, line.lastgroup, reason, log] += 1
         last = ""  # the socket of the line before
         for line in _LINE.finditer(text):
             said, there = line["said"] or line["failed"], line["to"] or line["there"]

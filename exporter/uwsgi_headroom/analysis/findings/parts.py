@@ -149,7 +149,7 @@ ROUTER_STOPPED = Kind(
 )
 
 ROUTER_BUSY = 0.7
-"""Of a CPU, on average of the processes of a router: a connection then waits twice as long as it is worked at (M/M/1)."""
+"""Of a CPU, on average of its processes: then a connection waits for twice the time that it takes (M/M/1)."""
 
 ROUTER_FULL = Kind(
     code="router_full",

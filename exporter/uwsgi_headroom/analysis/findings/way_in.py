@@ -106,6 +106,12 @@ UPLOADS = replace(
     meaning="A body that is larger than its buffer (16 kB) goes into a file. Its clients get status 500, and uWSGI "
     "gets no such request.",
 )
+NO_CONNECTIONS = replace(
+    LARGE_HEADS,
+    title="The web server ({program}) has no free connection, and turns clients away.",
+    meaning="Idle clients keep one each, and a request in service takes two. uWSGI gets no such request.",
+    act="Raise `worker_connections` and `worker_rlimit_nofile` of nginx.",
+)
 UNREAD = replace(
     LARGE_HEADS,
     title="uWSGI closes connections before it has read the request, and the web server ({program}) loses responses.",
@@ -160,6 +166,7 @@ _ROWS = {
     "not_buffered": NOT_BUFFERED,
     "unread": UNREAD,
     "uploads": UPLOADS,
+    "full": NO_CONNECTIONS,
     "closed": ROUTER_CLOSES,
     "refused": CANNOT_CONNECT,
     "elsewhere": ELSEWHERE,
