@@ -134,7 +134,16 @@ class WebError(NamedTuple):
     address: str
     program: str
     cause: Literal[
-        "large_head", "none_alive", "not_buffered", "timed_out", "unread", "uploads", "full", "closed", "refused"
+        "large_head",
+        "none_alive",
+        "not_buffered",
+        "timed_out",
+        "unread",
+        "uploads",
+        "full",
+        "short",
+        "closed",
+        "refused",
     ]
     reason: str
     log: str

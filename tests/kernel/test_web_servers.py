@@ -107,6 +107,7 @@ def log(tmp_path):
         (f"recv() failed (104: {RESET}) {HEAD}", "uwsgi://127.0.0.1:3031", "unread", ":3031", RESET),
         (f"writev() failed (32: {PIPE}) while sending request to upstream", OURS, "unread", "a.sock", PIPE),
         (f"upstream prematurely closed connection {HEAD}", "http://127.0.0.1:3031/x", "closed", ":3031", ""),
+        ("upstream prematurely closed connection while reading upstream", OURS, "short", "a.sock", ""),
         (f"upstream timed out (110: Connection timed out) {HEAD}", OURS, "timed_out", "a.sock", "Connection timed out"),
         (f"connect() to unix:/run/a.sock failed (13: {DENIED}) {CONNECTS}", OURS, "refused", "a.sock", DENIED),
         (f"13){DENIED}: AH02454", "Unix domain socket /run/a.sock (shop:0)", "refused", "a.sock", DENIED),

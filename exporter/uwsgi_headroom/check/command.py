@@ -160,14 +160,17 @@ async def _watch(watch: Watch, seconds: float, progress: Callable[[float], None]
     try:
         while (now := loop.time()) < end:
             progress(end - now)
-            await asyncio.wait({sampling}, timeout=min(ROW_SECONDS, end - now))
+            await asyncio.wait({sampling}, timeout=min(_RETRY_SECONDS if added else ROW_SECONDS, end - now))
             if sampling.done():
                 raise ReadError("internal", f"sampling ended ({type(sampling.exception()).__name__}): please report it")
             if loop.time() > now + _STOPPED_SECONDS:
                 end, added = loop.time() + seconds, 0.0
             if loop.time() >= end:
                 await watch.reader.read()
-            settles = _SETTLING_SECONDS * (watch.integrals.totals.reloads < _OFTEN)
+            is_often = watch.integrals.totals.reloads >= _OFTEN
+            if added and is_often and not watch.reader.is_reloading:  # it is up, until the next reload
+                break
+            settles = _SETTLING_SECONDS * (not is_often)
             while watch.reader.is_reloading and loop.time() + settles >= end and added < seconds:
                 end, added = end + 1.0, added + 1.0
     except asyncio.CancelledError:

@@ -119,7 +119,7 @@ _LINE = re.compile(
 )
 _CAUSE = re.compile(
     rb"(?P<none_alive>no live upstreams)|(?P<timed_out>upstream timed out .* while reading re)|(?P<large_head>upstream "
-    rb"sent too big header)|(?P<closed>upstream prematurely closed connection while reading re)"
+    rb"sent too big header)|upstream prematurely closed connection while reading (?:(?P<closed>re)|(?P<short>up))"
     rb"|(?P<not_buffered>(?:\((?:13|28): [^)]*\)|has written only \d+ of \d+) while reading upstream)"
     rb"|(?P<unread>\((?:104|32): [^)]*\) while (?:reading|sending request to)\b.* upstream)"
     rb"|(?P<refused>\((?!11:)\d+: [^)]*\) while connecting to upstream|^\(\d+\))"

@@ -112,6 +112,13 @@ NO_CONNECTIONS = replace(
     meaning="Idle clients keep one each, and a request in service takes two. uWSGI gets no such request.",
     act="Raise `worker_connections` and `worker_rlimit_nofile` of nginx.",
 )
+SHORT = replace(
+    LARGE_HEADS,
+    title="Responses end before they are complete, as the web server ({program}) says.",
+    meaning="Most often the body is shorter than its `Content-Length`, as when a middleware changes only the body. "
+    "uWSGI counts such a request like any other.",
+    act="Set `Content-Length` after the last change of the body, or leave it out.",
+)
 UNREAD = replace(
     LARGE_HEADS,
     title="uWSGI closes connections before it has read the request, and the web server ({program}) loses responses.",
@@ -167,6 +174,7 @@ _ROWS = {
     "unread": UNREAD,
     "uploads": UPLOADS,
     "full": NO_CONNECTIONS,
+    "short": SHORT,
     "closed": ROUTER_CLOSES,
     "refused": CANNOT_CONNECT,
     "elsewhere": ELSEWHERE,
@@ -242,9 +250,9 @@ def _is_said(figures: Figures, error: WebError) -> bool:
     match error.cause:
         case "refused":
             return figures.flow.completed > 0 or bool(refused if error.name else ways.lines)
-        case "closed":
+        case "closed" | "short":
             lost = any(worker.lost for worker in figures.window.workers)
-            return lost or error.name not in (server.setup.options.http or ())
+            return lost or (error.cause == "closed" and error.name not in (server.setup.options.http or ()))
         case "timed_out":
             return figures.flow.waiting not in (None, "none") or any(each.cause == "none_alive" for each in ways.errors)
         case "unread":
