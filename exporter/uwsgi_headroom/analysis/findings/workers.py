@@ -159,10 +159,13 @@ ENDED = Kind(
     role="harm",
     severity="critical or warning",
     title="Workers ended unexpectedly[killed? , killed{killed}].",
-    evidence="{ended:Worker} ended {respawns:times} in the last {seconds:duration}, and no uWSGI option explains why.",
+    evidence="{ended:Worker} ended {respawns:times} in the last {seconds:duration}[not harakiri? , and no uWSGI option "
+    "explains why].",
     meaning="It was a chain reload, or the workers crashed, exited, or were killed, as when memory runs "
     "out[not counted?  or by `harakiri`].",
-    act="[fix? {fix}][look? Look for `died, killed by signal` in uWSGI's log, and for `Out of memory` in `dmesg`.]",
+    act="[harakiri? Look for `HARAKIRI` in uWSGI's log: uWSGI kills workers whose requests take over {harakiri}.]"
+    "[not harakiri, fix? {fix}][not harakiri, look? Look for `died, killed by signal` in uWSGI's log, and for `Out of "
+    "memory` in `dmesg`.]",
     then=LOG,
     page_after=60,
     runbook="UwsgiRequestsLost",
@@ -321,7 +324,9 @@ def _respawns(figures: Figures) -> Iterator[Finding]:
         return
     ids, life = [worker_id for worker_id, _, _ in unexplained or ended], mean_life(figures)
     if unexplained:
-        yield ENDED.found(figures, ended=ids, worse=_are_many(figures, respawns))
+        seconds = not figures.window.is_counted and figures.server.setup.options.harakiri
+        harakiri = seconds and Private(f"{seconds} s", "that time")
+        yield ENDED.found(figures, ended=ids, harakiri=harakiri, worse=_are_many(figures, respawns))
     else:
         is_short = life < recycling.SHORT_LIFE and any(times >= LOOP[0] for _, times, _ in ended)
         yield RESPAWNED.found(figures, ended=ids, life=is_short and life)
