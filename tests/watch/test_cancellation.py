@@ -18,23 +18,26 @@ from uwsgi_headroom.watch.tasks import supervise
 NAMES = ["shop", "api"]
 
 
-@pytest.fixture(scope="module")
-def addresses():
+@contextlib.contextmanager
+def two_servers(kind):
     with (
-        bad_servers.answers("unix", document("minified")) as first,
-        bad_servers.answers("unix", document("threads_4x8_busy")) as second,
+        bad_servers.answers(kind, document("minified")) as first,
+        bad_servers.answers(kind, document("threads_4x8_busy")) as second,
     ):
         yield [first, second]
+
+
+@pytest.fixture(scope="module")
+def addresses():
+    with two_servers("unix") as both:
+        yield both
 
 
 @pytest.fixture(scope="module")
 def over_tcp():
     """Servers that are read in tasks."""
-    with (
-        bad_servers.answers("tcp", document("minified")) as first,
-        bad_servers.answers("tcp", document("threads_4x8_busy")) as second,
-    ):
-        yield [first, second]
+    with two_servers("tcp") as both:
+        yield both
 
 
 def make_reader(address: str) -> Reader:

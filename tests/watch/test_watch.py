@@ -281,3 +281,14 @@ def approx_all(value: object) -> object:
     if isinstance(value, list | tuple):
         return [approx_all(each) for each in value]
     return pytest.approx(value, abs=1e-9) if isinstance(value, float) else value
+
+
+def test_a_fault_in_equal_readings_fails_nobody_who_asks(monkeypatch):
+    server, watch = Server(processes=1), ScriptedWatch()
+    first = server.read(0.0)
+    watch.read(first)
+    for at in (0.2, 0.4):
+        watch.read(replace(first, at=at))
+    monkeypatch.setattr(watch.watch._integrals, "add", lambda *_: 1 / 0)
+    assert watch.watch.observe([60.0]).totals.samples == 1
+    assert len(watch.watch.reader.faults) == 1

@@ -168,7 +168,7 @@ async def _watch(watch: Watch, seconds: float, progress: Callable[[float], None]
             if loop.time() >= end:
                 await watch.reader.read()
             is_often = watch.integrals.totals.reloads >= _OFTEN
-            if added and is_often and not watch.reader.is_reloading:  # it is up, until the next reload
+            if added and is_often and isinstance(watch.reader.outcome, Reading):  # it is up
                 break
             settles = _SETTLING_SECONDS * (not is_often)
             while watch.reader.is_reloading and loop.time() + settles >= end and added < seconds:

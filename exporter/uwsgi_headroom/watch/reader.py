@@ -66,13 +66,6 @@ Done = Callable[[Reading | ReadError], None]
 _STOPPING = SourceError("unreachable", "the exporter is stopping")
 
 
-def _without_frames(error: ReadError) -> ReadError:
-    """The error without its frames: these hold the received bytes and the error itself, a cycle that would keep both in
-    memory until Python's next garbage collection."""
-    error.__context__ = error.__cause__ = None
-    return error.with_traceback(None)
-
-
 class Reader:
     """Reads one server, with at most one read in flight for any number of callers, because uWSGI's master serves the
     stats itself.
@@ -228,13 +221,11 @@ class Reader:
         outcome: Reading | ReadError
         try:
             outcome = self._understand(answer)
-        except ReadError as error:
-            outcome = _without_frames(error)
-            if error.reason == "empty":
+        except Exception as error:  # noqa: BLE001 - an internal error about one server must not affect others
+            outcome = self._describe_error(error)
+            if outcome.reason == "empty":
                 self._go_on(partial(self._explain_empty, outcome, answer))
                 return
-        except Exception as error:  # noqa: BLE001 - an internal error about one server must not affect others
-            outcome = self.fault(error)
         self._finish(outcome)
 
     async def _read(self, work: Callable[[], Coroutine[None, None, Reading]]) -> None:
@@ -243,10 +234,8 @@ class Reader:
         outcome: Reading | ReadError
         try:
             outcome = await work()
-        except ReadError as error:
-            outcome = _without_frames(error)
         except Exception as error:  # noqa: BLE001 - as above
-            outcome = self.fault(error)
+            outcome = self._describe_error(error)
         self._finish(outcome)
 
     def _finish(self, outcome: Reading | ReadError) -> None:
@@ -264,6 +253,14 @@ class Reader:
         waiting, self._waiting = self._waiting, []
         for done in waiting:
             done(outcome)
+
+    def _describe_error(self, error: Exception) -> ReadError:
+        """The error without its frames: these hold the received bytes and the error itself, a cycle that would keep
+        both in memory until Python's next garbage collection. Any but a ReadError is internal."""
+        if not isinstance(error, ReadError):
+            return self.fault(error)
+        error.__context__ = error.__cause__ = None
+        return error.with_traceback(None)
 
     def fault(self, error: Exception) -> ReadError:
         """Turn an internal error into a failed read of this server. Each internal error is logged once, without its

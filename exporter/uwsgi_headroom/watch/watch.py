@@ -127,7 +127,7 @@ class Watch:
         self._integrals = Integrals(slo.threshold if slo else None)
         self._objective = judging.ObjectiveWatch(slo, self._integrals.response_times.history) if slo else None
         self._history = History()
-        self._equal: list[Reading] = []  # the latest readings, which equal the one before and were not added yet
+        self._equal: list[Reading] = []  # equal readings, not added yet
         self.routes = RouteHour()
         self.destinations = DestinationHour()
         self.other_programs = judging.OtherPrograms()
@@ -462,7 +462,7 @@ class Watch:
 
     def _is_equal(self, reading: Reading) -> bool:
         """Whether nothing has changed since the reading before, no request was in service or in a queue, and that was a
-        moment ago: the time between the two may as well be added later, together with others, in one step."""
+        moment ago: several such readings are added in one step."""
         before = self.reading
         return (
             before is not None
@@ -478,7 +478,10 @@ class Watch:
         """Add the readings that equal the one before them: the last one, for all of them."""
         if self._equal:
             last, number, self._equal = self._equal[-1], len(self._equal), []
-            self._take(last.at, last, number)
+            try:
+                self._take(last.at, last, number)
+            except Exception as error:  # noqa: BLE001 - a scrape must not fail
+                self.reader.fault(error)
 
     def _take(self, at: float, outcome: Reading | ReadError, samples: int = 1) -> None:
         if isinstance(outcome, Reading) and outcome.partial:
