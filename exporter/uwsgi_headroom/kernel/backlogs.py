@@ -164,12 +164,14 @@ class Backlogs:
         self._has_rivals: dict[str, bool] = {}  # of TCP names whose queue was not empty since they were found
 
     def read(self, master_pid: int | None, names: Sequence[str], *, quick: bool = False) -> dict[str, Backlog]:
-        """The queue of each of uWSGI's socket names. `master_pid` is the proven PID, or None. With `quick`, listeners
-        found before keep their names."""
+        """The queue of each of uWSGI's socket names. `master_pid` is the proven PID, or None. Listeners that were found
+        keep their names until one is closed; with `quick`, what is known of others at their ports also holds."""
         if master_pid is None:
             return dict.fromkeys(names, Backlog(None, None, _UNPROVEN))
-        if quick and self._found_for == (master_pid, names):
+        if self._found_for == (master_pid, names):
             backlogs = self._ask_again()
+            if not quick:
+                self._has_rivals = {}
             if backlogs is not None:
                 return backlogs
         self._found_for = None, ()

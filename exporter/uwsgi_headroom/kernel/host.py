@@ -57,8 +57,9 @@ TABLE_SECONDS = 10.0
 _ALONE_SECONDS = 60.0
 """How often a server beside others looks whether they are still there."""
 
-_SLOW_READINGS, _REST_READINGS = 15, 3
-"""The same in readings, where that is longer."""
+_SLOW_READINGS, _REST_READINGS, _LEAST_READINGS = 15, 3, 5
+"""The same in readings, where that is longer. The last is the least: were each reading a slow one, it would cost ten
+times as much, and so many servers would be read more rarely still."""
 
 
 def wait_until_ready() -> None:
@@ -79,10 +80,10 @@ class Host:
       requests since the last reading, whether they are alive, their CPU time, and what their request threads wait for.
     * Once a second, or every third reading: the same for all workers. Once a second: the idle CPU time (`machine_cpu`
       reads it for all servers).
-    * Every five seconds, or every fifteenth reading up to 15 seconds: the proof, the identity, the workers' memory,
-      switches, descriptors and affinity, the usable CPUs and how often a quota stops them, the available memory, listen
-      overflows, tracked connections, OOM kills, what starting workers wait for, and the setup if it has to be read
-      again.
+    * Every five seconds, every fifteenth reading up to 15 seconds, or every fifth beyond that: the proof, the identity,
+      the workers' memory, switches, descriptors and affinity, the usable CPUs and how often a quota stops them, the
+      available memory, listen overflows, tracked connections, OOM kills, what starting workers wait for, and the setup
+      if it has to be read again.
     * Every ten seconds or more rarely: the connections that workers share, what uWSGI's other processes use, what
       leads clients to its sockets, and the tasks in the directories of spoolers.
     * Once a minute: the unique memory of one worker.
@@ -175,7 +176,7 @@ class Host:
         peer = (answer.peer_pid, answer.peer) if answer else (None, None)
         now, identity = self._clock(), (snapshot.pid, *peer)
         interval, self._read_at = now - self._read_at, now
-        longest_age = _limit(_SLOW_READINGS * interval, SLOW_SECONDS)
+        longest_age = max(_limit(_SLOW_READINGS * interval, SLOW_SECONDS), _LEAST_READINGS * interval)
         quick = self._slow.claimed_identity == identity and now - self._slow.at < longest_age
         if not quick or not self._prover.still_holds():
             quick = False

@@ -132,7 +132,7 @@ class Pace:
         self._usual_seconds = 0.0  # the median of the transfers, once there are enough
         self._failures = 0
         self._spent = 0.0  # CPU seconds since the last pause
-        self._cost = 0.0  # CPU seconds of a sample, 0 before the first
+        self._cost: float | None = None  # CPU seconds of a sample
         self._gone_seconds = 0.0  # the sum of the pauses since nobody listens
 
     def set_rate(self, samples_per_second: float) -> None:
@@ -209,9 +209,12 @@ class Pace:
         return min(longest, first * 2.0 ** (min(self._failures, 10) - 1))
 
     def _add_cost(self, interval: float) -> None:
-        cost = self._cost or self._spent
-        self._cost = cost + _COST_WEIGHT * (self._spent - cost)
-        self._spent = 0.0
+        """The first sample, which learns most, does not count."""
+        spent, self._spent = self._spent, 0.0
+        if self._cost is None:
+            spent = 0.0
+        cost = self._cost or spent
+        self._cost = cost + _COST_WEIGHT * (spent - cost)
         self.budget.note(self, self._cost, interval)
 
     @property
@@ -311,11 +314,8 @@ class LoopLag:
 
     def note_due(self, due: float) -> None:
         """Note that what was due at a monotonic time begins now."""
-        self.note(self.monotonic() - due)
-
-    def note(self, seconds: float) -> None:
         self._turn()
-        self._largest = max(self._largest, seconds)
+        self._largest = max(self._largest, self.monotonic() - due)
 
     @property
     def largest(self) -> float:
