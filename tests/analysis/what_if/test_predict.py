@@ -258,6 +258,15 @@ def test_other_programs_that_grow_with_the_requests(other_programs):
     assert today.limit == "cpu"
 
 
+def test_other_programs_that_use_all_cpus():
+    """They leave a part to whoever asks: threads that wait, not these CPUs, are the limit, as more of them show."""
+    measured = replace(PLAIN, cpu_per_request=0.0005, waits={"cpu": 0.0005, "backend": 0.0995}, others=2.0)
+    found = _predict(measured, Setting(4, 2))
+    more = found.predictions[0]
+    assert (found.today.limit, more.limit) == ("threads", "threads")
+    assert more.most_throughput == pytest.approx(2 * found.today.most_throughput, rel=0.05)
+
+
 def test_requests_without_cpu_time():
     """The kernel counts CPU time in ticks, so a short measurement of requests that only wait may have none."""
     window = Observed(throughput=80.0, response_time=0.1, concurrency=8.0)

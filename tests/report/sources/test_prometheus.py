@@ -29,6 +29,7 @@ SHOP = {"server": "shop", "instance": "web1:9238", "job": "uwsgi"}
 GROWTH = {
     "uwsgi_exporter_observed_seconds_total": 960.0,
     "uwsgi_exporter_sample_gap_seconds_total": 0.0,
+    "uwsgi_exporter_samples_total": 4800.0,
     "uwsgi_worker_requests_total": 9600.0,
     "uwsgi_worker_busy_thread_seconds_total": 1920.0,
 }
@@ -68,6 +69,20 @@ def test_figures_are_growth_divided_by_the_exporters_own_clock():
     assert server.sampled == 14 * DAY
     assert len(server.quarters) == 14 * 96
     assert (min(server.quarters), max(server.quarters)) == (900.0, 14 * DAY)
+
+
+def test_no_percentile_is_shorter_than_samples_can_show():
+    """Five samples a second show none of requests that all take less than 25 ms."""
+
+    def fast(request: Request) -> Reply:
+        if "uwsgi_response_time_seconds_bucket" not in request.form["query"]:
+            return answer(request)
+        return values(*(({**SHOP, "le": le}, [(at, 9600.0) for at in times_of(request)]) for le in ("0.025", "+Inf")))
+
+    times = load(fast).servers[0].records[0].response_times
+    assert times.interval == 0.2
+    found = compute_percentiles(times).percentiles
+    assert [(each.seconds, each.under) for each in found] == [(None, pytest.approx(0.16))] * 4
 
 
 def test_what_prometheus_does_not_know_is_unknown():

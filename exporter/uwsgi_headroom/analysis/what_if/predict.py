@@ -306,6 +306,8 @@ def predict_setting(server: CalibratedServer, setting: Setting, loads: Sequence[
     """Predict one setting at these multiples of the peak load."""
     most, measured = server.find_most(setting), server.measured
     full = _describe_use(server, setting, most, Times(setting.in_all / most, 0.0, server.chain(setting, most)[-1][1]))
+    left = server.beside_others(most)  # programs that use all CPUs also leave a part
+    used = {**full, "cpu": most * (left.computing + left.unlocked) / left.cpus}
     memory, more = measured.memory, setting.processes - measured.running.processes
     fits, sentence = given(memory, lambda memory: memory.has_room(more)), None
     if memory and not fits:
@@ -317,7 +319,7 @@ def predict_setting(server: CalibratedServer, setting: Setting, loads: Sequence[
         threads=setting.threads,
         is_observed=setting == measured.setting,
         most_throughput=most,
-        limit=next((name for name, least in USED_UP.items() if full[name] >= least), "threads"),  # type: ignore[misc]
+        limit=next((name for name, least in USED_UP.items() if used[name] >= least), "threads"),  # type: ignore[misc]
         loads=tuple(_describe_load(server, setting, load, most, full) for load in loads),
         memory=given(memory, lambda memory: setting.processes * memory.per_worker),
         fits=fits,

@@ -122,6 +122,7 @@ _COUNTERS: Sequence[tuple[str, Clock, str, str]] = (
     ("observed", "level", "", OBSERVED),
     ("gap", "level", "", "uwsgi_exporter_sample_gap_seconds_total"),
     ("wait_observed", "level", "", "uwsgi_wait_observed_seconds_total"),
+    ("samples", "level", "", "uwsgi_exporter_samples_total"),
     ("full_seconds", "sampled", "", "uwsgi_full_occupancy_seconds_total"),
     ("reloads", "whole", "", "uwsgi_server_reloads_total"),
     ("overflows", "whole", "", "uwsgi_listen_overflows_total"),
@@ -445,7 +446,8 @@ class _Quarter:
         numbers = [max(0.0, buckets[high] - buckets.get(low, 0.0)) for low, high in pairwise((0.0, *bounds))]
         bins, spread = _spread_buckets(bounds)
         counts = array("f", [numbers[bucket] * part for bucket, part in spread])
-        return ResponseTimeWindow(bins, 0.0, requests, counts, array("f", [0.0] * len(bins)))
+        interval = ratio(self._value("observed"), self._value("samples") or 0.0) or 0.0
+        return ResponseTimeWindow(bins, interval, requests, counts, array("f", [0.0] * len(bins)))
 
     def _levels(self) -> Levels:
         threshold, objective = self._value("threshold") or 0.0, self._value("objective") or 0.0
