@@ -251,7 +251,7 @@ BUDGET, SLOW_BURN = ("UwsgiErrorBudgetBurning", "critical"), ("UwsgiErrorBudgetB
     ("source", "held_back"),
     [
         (DOWN, [HURT, WILL_HURT, HOT, UNEVEN, LOW, FORECAST, BUDGET]),
-        (EXPORTER, [DOWN, HURT, UNEVEN, FORECAST]),
+        (EXPORTER, [WILL_HURT, UNEVEN, FORECAST]),
         (HURT, [WILL_HURT, UNEVEN, LOW, FORECAST]),
         (HOT, [UNEVEN, LOW]),
         (LOW, [FORECAST]),
@@ -273,6 +273,13 @@ def test_what_explains_holds_back_the_rest(running, source, held_back):
     running.wait(f"{name} of {explained} on {machine}", "/slack", "/webhook")
     for alertname, _ in held_back:
         assert not running.find_bodies(f"{alertname} of {here} on", "/slack", "/webhook", "/pagerduty")
+
+
+@pytest.mark.integration
+def test_no_ticket_holds_back_a_page(running):
+    machine = "10.0.3.1:9238"
+    running.post(alert(*EXPORTER, "", instance=machine), alert(*HURT, server="open", instance=machine))
+    running.wait(f"UwsgiUsersHurt of open on {machine}", "/slack")
 
 
 @pytest.mark.integration
