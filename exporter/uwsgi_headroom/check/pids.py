@@ -154,7 +154,7 @@ def _choose(server: ServerDocument, numbers: Sequence[int], *, stuck: bool) -> l
 
 _HEAD = "{name}  uWSGI {version}[host?  on {host}], master {master:plain}[read? , read at {read}]"
 _ABSENT = "{absent:Worker} {absent:has|have} no process now."
-_WITHOUT_LOSS = "Without loss (a worker ends after its last request: never, if that is stuck):"
+_WITHOUT_LOSS = "Without loss (each worker ends after its last request, so a stuck one never does):"
 
 
 def render_lines(server: ServerDocument, chosen: Sequence[WorkerSection]) -> Iterator[str]:
@@ -215,7 +215,7 @@ def _describe(worker: WorkerSection) -> str:
 _LOST = (
     "[unknown? The restart loses the requests in progress. Their number is not known (stats-no-cores).]"
     "[none? No request is in service in {workers:it|them} now.]"
-    "[lost? This loses {lost:request}, in service now: the clients get no answer.]"
+    "[lost? This loses {lost:request} now in service: the clients get no answer.]"
     " The master starts [one? a new worker][not one? new workers]; "
     "[alone? no other accepts requests: requests wait until then.]"
     "[others? {others:plain} {others:other serves|others serve} meanwhile][free? , with {free}][others? .]"

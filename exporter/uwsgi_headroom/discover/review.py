@@ -218,7 +218,7 @@ def _render_one(subject: Subject, found: Sequence[SettingAdvice]) -> list[str]:
         lines += [f"   {'' if place else 'Write:':6} {line}" for place, line in enumerate(advice.lines)]
         lines += [f"   Needs: uWSGI {advice.needs} or later."] * bool(advice.needs)
         if advice.unless != NEVER:
-            lines += wrap(f"It does not matter if {advice.unless}", _WIDTH, "   ", "   ")
+            lines += wrap(f"Ignore this if {advice.unless}", _WIDTH, "   ", "   ")
         lines.append(f"   Source: {advice.source}")
     return lines
 

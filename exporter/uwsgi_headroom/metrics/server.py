@@ -141,7 +141,7 @@ def _shorten(text: str) -> str:
 ALERT: Rows[Held] = {
     "uwsgi_finding_since_time_seconds": (
         "Since when a finding that needs action holds, in epoch seconds: at most five of a server, the worst first. "
-        "urgency: page or ticket. title, act and evidence are sentences that are fixed when it begins; worker_id is "
+        "urgency: page or ticket. title, act and evidence are sentences, fixed while it is a page; worker_id is "
         "there if one worker is meant.",
         lambda held: held.since,
     ),
