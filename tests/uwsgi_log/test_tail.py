@@ -18,7 +18,7 @@ from tests.support.real_uwsgi import wait_until
 from tests.uwsgi_log.capture import APP, get, serving
 from uwsgi_headroom.uwsgi_log import tail as module
 from uwsgi_headroom.uwsgi_log.scan import BLOCK_BYTES, LONGEST_UNENDED
-from uwsgi_headroom.uwsgi_log.tail import DRAIN_SECONDS, IDLE_SECONDS, MOST_BEHIND, Tail
+from uwsgi_headroom.uwsgi_log.tail import IDLE_SECONDS, MOST_BEHIND, Tail
 from uwsgi_headroom.watch.log_reader import TURN_SECONDS
 
 ALL = 1 << 30
@@ -76,16 +76,17 @@ def test_a_file_that_appears_later_is_all_new(path, read):
 
 
 def test_a_renamed_file_is_read_to_its_end(path, follow):
-    """uWSGI writes to the old file until it opens the new one; both are read, and then the old one is closed."""
+    """uWSGI writes to the old file until it opens the new one. Both are read, the old one as long as it grows."""
     append(path, b"1\n")
     old = path.rename(path.with_suffix(".log.1"))
     append(old, b"2\n")
     path.write_bytes(b"3\n")
     assert follow() == b"1\n2\n3\n"
-    append(old, b"4\n")
-    append(path, b"5\n")
-    assert follow() == b"4\n5\n"
-    follow.now += DRAIN_SECONDS
+    for line in (b"4\n", b"5\n"):
+        follow.now += IDLE_SECONDS
+        append(old, line)
+        assert follow() == line
+    follow.now += IDLE_SECONDS
     follow()
     append(old, b"6\n")
     assert follow() == b""
