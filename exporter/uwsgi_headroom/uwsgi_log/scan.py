@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from errno import errorcode
 from typing import NamedTuple
 
@@ -80,14 +80,13 @@ class Scanner:
 
     def forget(self) -> None:
         """Begin anew, since lines were left out."""
-        self._frame = ""  # the last frame of the application's in a traceback that has begun, or of a library's
-        self._is_own = False
+        self._frames: dict[bool, str] = {}  # the last ones of a traceback: of the application, and True: of a library
         self._left = 0  # the lines that may still belong to it
         self._place = ""  # of the last traceback that ended, for the message of a failed start that follows it
 
     def scan(self, block: bytes) -> Counter[Found]:
         """Count the known messages in a block of whole lines."""
-        lines = block.split(b"\n")
+        lines = block.split(b"\n")[:-1]
         seen: Counter[Found] = Counter()
         if self._left:
             self._follow(lines, 0, seen)
@@ -112,15 +111,13 @@ class Scanner:
 
     def _take(self, lines: list[bytes], place: int, matched: dict[bytes, Found | None], seen: Counter[Found]) -> None:
         line = lines[place][:LONGEST_LINE]
-        if line in matched:
-            found = matched[line]
-        else:
+        if line not in matched:
             date = _DATE.match(line) or _OWN_DATE.match(line)
-            found = matched[line] = _match(line) or (_match(line[date.end() :]) if date else None)
-        if found is None:
+            matched[line] = _match(line) or (_match(line[date.end() :]) if date else None)
+        if not (found := matched[line]):
             return
         if found.code == "traceback":
-            self._frame, self._is_own, self._left = "", False, _FRAME_LINES
+            self._frames, self._left = {}, _FRAME_LINES
             self._follow(lines, place + 1, seen)
             return
         if found.code in ("application_not_loaded", "failed_in_worker", "no_callable"):
@@ -129,26 +126,23 @@ class Scanner:
 
     def _follow(self, lines: list[bytes], place: int, seen: Counter[Found]) -> None:
         """Follow a traceback from this line on, to the line with its exception."""
-        while place < len(lines) and self._left:
-            line = lines[place][:LONGEST_LINE]
-            place += 1
-            if place == len(lines) and not line:  # what is behind the last line end
-                return
+        for line in lines[place : place + self._left]:
             self._left -= 1
-            if line.startswith(b" "):
-                if (frame := _FRAME.match(line)) and (name := _name_place(frame[1], frame[2])):
-                    is_own = not _LIBRARY.match(frame[1])
-                    if is_own or not self._is_own:
-                        self._frame, self._is_own = name, is_own
-            elif exception := _EXCEPTION.match(line):
-                number = errorcode.get(int(exception[2] or 0), "")
-                name = f"{exception[1].decode('ascii', 'replace')} {number}".rstrip()
-                self._place = f"{name} at {self._frame}" if self._frame else name
-                self._frame, self._left = "", 0
+            if not line.startswith(b" "):
+                self._place, self._left = _name_exception(line, self._frames), 0
                 _count(seen, Found("traceback", place=self._place))
-            else:
-                self._frame, self._left = "", 0
-                _count(seen, Found("traceback"))
+                return
+            if (frame := _FRAME.match(line)) and (name := _name_place(*frame.groups())):
+                self._frames[bool(_LIBRARY.match(frame[1]))] = name
+
+
+def _name_exception(line: bytes, frames: Mapping[bool, str]) -> str:
+    """The exception at the end of a traceback, as in `Found.place`; empty if there is none."""
+    if not (exception := _EXCEPTION.match(line)):
+        return ""
+    name = f"{exception[1].decode()} {errorcode.get(int(exception[2] or 0), '')}".rstrip()
+    frame = frames.get(False) or frames.get(True)
+    return f"{name} at {frame}" if frame else name
 
 
 def _name_place(path: bytes, line: bytes) -> str:
@@ -210,20 +204,11 @@ class LineCutter:
 
     def cut(self, block: bytes) -> bytes:
         """The whole lines that this block ends."""
-        if b"\0" in block:  # the hole after a truncation, or no text
-            block = block.replace(b"\0", b"")
-        if self._within_line:
-            _, end, block = block.partition(b"\n")
-            self._within_line = not end
-            if not end:
-                return b""
-        lines, end, rest = block.rpartition(b"\n")
-        if not end:
-            self._carry += block
-            lines = b""
-        else:
-            lines = self._carry + lines + end
-            self._carry = rest
+        text = self._carry + block.replace(b"\0", b"")  # the hole after a truncation, or no text
+        end = text.rfind(b"\n") + 1
+        lines, self._carry = text[:end], text[end:]
+        if self._within_line and end:
+            lines, self._within_line = lines.partition(b"\n")[2], False
         if len(self._carry) > LONGEST_UNENDED:
             self._carry, self._within_line = b"", True
         return lines
