@@ -4,9 +4,6 @@ Most lines of a log are those of requests. They are recognized by their first by
 and those with a status that is an error by their end, which nothing of a request can be. A line may begin with a date:
 uWSGI writes one with `log-date`, and always before the messages of its master. Dates of an own format are recognized by
 their time of day: the name of a user, in an access log of the same file, could otherwise begin a message.
-
-Of a traceback, the scanner takes the type of the exception, the name of its error number, and the last file and line of
-the application, else of a library: nothing else.
 """
 
 from __future__ import annotations
@@ -30,7 +27,7 @@ _DATE = re.compile(rb"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4} -
 _DATE_BYTES = len(b"Wed Nov 25 18:54:16 2026 - ")
 _OWN_DATE = re.compile(rb"(?=[^\n]{0,64}(?:(?<![\w:])|/\d{4}:)\d\d:\d\d(?::\d\d)?(?![\w:]))[\w :./,+\[\]-]{5,64}? - ")
 
-_DAYS = tuple(day + b" " for day in (b"Mon", b"Tue", b"Wed", b"Thu", b"Fri", b"Sat", b"Sun"))
+_DAYS = (b"Mon ", b"Tue ", b"Wed ", b"Thu ", b"Fri ", b"Sat ", b"Sun ")
 _DATED_LINES = 20
 """Lines of a block in which a date of an own format is looked for: before all of uWSGI's lines, or none."""
 
@@ -56,9 +53,9 @@ _FRAME_LINES = 400
 
 class Found(NamedTuple):
     """One message as it was seen; each number is None if the message has none. place: the name of a vassal, or
-    of an exception its type with the application's file and line, such as `OSError ENOSPC at shop/views.py:12`; else
-    empty. request: of the line of a request, the number of its application, the application's calls and all requests by
-    then, and the bytes of the response."""
+    of an exception its type, the name of its error number, and the last file and line of the application, else of a
+    library, such as `OSError ENOSPC at shop/views.py:12`; else empty. request: of the line of a request, the number of
+    its application, the application's calls and all requests by then, and the bytes of the response."""
 
     code: str
     worker: int | None = None
@@ -105,9 +102,8 @@ class Scanner:
         self._own_date = next((date.end() for date in dates if date), self._own_date)
         if begin := self._own_date:
             end = begin + HEAD
-            dated = [place for place, line in enumerate(lines) if line[begin:end] in known]
-            places = sorted({*places, *dated}) if dated else places
-        return places
+            places += [place for place, line in enumerate(lines) if line[begin:end] in known]
+        return sorted({*places})
 
     def _take(self, lines: list[bytes], place: int, matched: dict[bytes, Found | None], seen: Counter[Found]) -> None:
         line = lines[place][:LONGEST_LINE]
@@ -122,7 +118,7 @@ class Scanner:
             return
         if found.code in ("application_not_loaded", "failed_in_worker", "no_callable"):
             found, self._place = found._replace(place=self._place), ""
-        _count(seen, found)
+        count_found(seen, found, MOST_KINDS)
 
     def _follow(self, lines: list[bytes], place: int, seen: Counter[Found]) -> None:
         """Follow a traceback from this line on, to the line with its exception."""
@@ -130,7 +126,7 @@ class Scanner:
             self._left -= 1
             if not line.startswith(b" "):
                 self._place, self._left = _name_exception(line, self._frames), 0
-                _count(seen, Found("traceback", place=self._place))
+                count_found(seen, Found("traceback", place=self._place), MOST_KINDS)
                 return
             if (frame := _FRAME.match(line)) and (name := _name_place(*frame.groups())):
                 self._frames[bool(_LIBRARY.match(frame[1]))] = name
@@ -180,11 +176,9 @@ def _match(line: bytes) -> Found | None:
     return None
 
 
-def _count(seen: Counter[Found], message: Found) -> None:
-    if message in seen or len(seen) < MOST_KINDS:
-        seen[message] += 1
-    else:
-        seen[Found(message.code)] += 1
+def count_found(seen: Counter[Found], message: Found, most: int, number: int = 1) -> None:
+    """Count a message; by its code alone if that many different ones were seen before."""
+    seen[message if message in seen or len(seen) < most else Found(message.code)] += number
 
 
 BLOCK_BYTES = 128 * 1024

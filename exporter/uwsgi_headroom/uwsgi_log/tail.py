@@ -8,8 +8,7 @@ Of a file, it begins at the end of the file, or at the beginning of one that app
   The bytes before the place that was read last tell a file that was truncated and has grown again. After a writer that
   does not append, a truncated file begins with a hole: the place stays.
 
-Only regular files are opened: a FIFO would lose what its reader reads, and a device could block without end. Of two
-rotations between two looks, the file between them is lost. Every call does a bounded amount of work.
+Of two rotations between two looks, the file between them is lost. Every call does a bounded amount of work.
 """
 
 from __future__ import annotations
@@ -181,12 +180,12 @@ class UnitJournal:
     they are not read, None while they are; `skipped` is always 0.
 
     The journal's files have no other reader that is stable and needs no library. `journalctl` is a child process that
-    ends with this one: its output is a pipe, and it ends when that is closed. It is given a match for the unit's own
-    processes (`_SYSTEMD_UNIT`), a field that no process can set, so lines of systemd about the unit are not among them;
-    and it prints the text of each entry alone (`--output=cat`), so no other field is read.
+    ends with this one: its output is a pipe, and it ends when that is closed. It matches `_SYSTEMD_UNIT`, which no
+    process can set for itself, so lines of systemd about the unit are not among them; and it prints nothing but the
+    text of each entry (`--output=cat`).
 
-    uWSGI waits for neither this process nor `journalctl`: it writes to journald, which writes to files. Where this
-    module is slow, `journalctl` waits, and reads on from its file. Entries that are written while none runs are lost.
+    uWSGI waits for neither of the two: it writes to journald, which writes to files. Where this module is slow,
+    `journalctl` waits, and reads on from its file.
     """
 
     def __init__(self, unit: str) -> None:
