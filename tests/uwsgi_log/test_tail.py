@@ -85,7 +85,8 @@ def test_a_renamed_file_is_read_to_its_end(path, follow):
     for line in (b"4\n", b"5\n"):
         follow.now += IDLE_SECONDS
         append(old, line)
-        assert follow() == line
+        assert next(follow.tail.read(follow.now, ALL)) == line  # a turn without CPU time left ends so
+        assert follow() == b""
     follow.now += IDLE_SECONDS
     follow()
     append(old, b"6\n")
@@ -130,10 +131,9 @@ def test_a_hole_after_a_truncation_is_no_text(path, read):
         writer.write(b"1\n")
         assert read() == b"1\n"
         os.truncate(path, 0)
-        writer.write(b"2\n")
-        assert read() == b"2\n"
-        writer.write(b"3\n")
-        assert read() == b"3\n"
+        for line in (b"2\n", b"3\n"):
+            writer.write(line)
+            assert read() == line
 
 
 def test_a_deleted_file_is_read_while_it_grows(path, follow):

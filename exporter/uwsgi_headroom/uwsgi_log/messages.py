@@ -258,8 +258,7 @@ body_not_buffered failed read_errors: uWSGI cannot buffer request bodies, becaus
   !! The application never gets these uploads, and their clients get an error.
   >> Free up space on the disk with `TMPDIR` (or `/tmp`): `post-buffering` keeps larger bodies there.
 disk_full failed -: a disk is full
-  == OSError: \[Errno 28\] No space left on device
-  == open\("[^"]{1,300}"\): No space left on device \[
+  == OSError: \[Errno 28\] No space left on device | open\("[^"]{1,300}"\): No space left on device \[
   !! Files that the application writes, and log lines, cannot be saved.
   >> Free up disk space: the log grows unless `log-maxsize` is set.
 bind_failed failed -: uWSGI cannot bind a socket

@@ -53,10 +53,12 @@ class Tail:
         """Yield blocks of whole lines that were added, `most` bytes in all, and None where lines were left out. now:
         monotonic seconds."""
         self._look(now)
+        if self._current:
+            self._current.kept_at = now
         left = most
         for file in tuple(self._files):
             try:
-                for block, size in file.read(left):
+                for block, size in file.read(left, now):
                     if block is None:
                         self.skipped += size
                     else:
@@ -64,9 +66,7 @@ class Tail:
                     yield block
             except OSError:  # its disk or its server fails: the next look tries again
                 self.trouble = "it cannot be read"
-            if file is self._current or file.grew:
-                file.kept_at = now
-            elif now - file.kept_at >= IDLE_SECONDS:
+            if now - file.kept_at >= IDLE_SECONDS:
                 self._files.remove(file)
 
     def read_last(self, now: float, most: int) -> bytes:
@@ -123,12 +123,12 @@ def _has_open(pid: int, status: os.stat_result) -> bool:
 
 class _File:
     """One open file, which is closed with its last use: a log that is no longer configured may still be read in the
-    thread. grew: since the last look; kept_at: when it was last known to be in use."""
+    thread. kept_at: when it was last at the path, or had grown."""
 
     def __init__(self, descriptor: int, now: float, *, from_end: bool) -> None:
         self._descriptor = descriptor
         self.status = os.fstat(descriptor)
-        self.kept_at, self.grew = now, True
+        self.kept_at = now
         self._go_on_at(self.status.st_size if from_end else 0)
 
     def __del__(self) -> None:
@@ -139,14 +139,15 @@ class _File:
         self._mark = self.read_before()
         self._lines = LineCutter(within_line=self._mark[-1:] not in (b"", b"\n"))
 
-    def read(self, most: int) -> Iterator[tuple[bytes | None, int]]:
+    def read(self, most: int, now: float) -> Iterator[tuple[bytes | None, int]]:
         """Yield blocks of whole lines, and how many bytes were read for each; None for bytes that were left out."""
         size, before = os.fstat(self._descriptor).st_size, self.read_before(len(self._mark))
         if size < self._offset or before not in (self._mark, bytes(len(self._mark))):  # it was truncated
             self._go_on_at(0)
         else:
             self._mark = before
-        self.grew = size > self._offset
+        if size > self._offset:
+            self.kept_at = now
         if (skipped := size - MOST_BEHIND - self._offset) > 0:
             self._go_on_at(size - MOST_BEHIND)
             yield None, skipped
