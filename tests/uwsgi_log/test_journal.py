@@ -75,7 +75,7 @@ def with_journal(folder, monkeypatch):
     file = folder / "journal" / "machine" / "system.journal"
     file.parent.mkdir(parents=True)
     file.touch()
-    monkeypatch.setattr(module, "_FILES", (f"{folder}/journal/*/system.journal",))
+    monkeypatch.setattr(module, "_FOLDERS", (f"{folder}/journal",))
     return file
 
 
@@ -176,7 +176,7 @@ def test_the_child_ends_with_its_reader(stand_in):
 
 
 def test_why_it_cannot_be_read(stand_in, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_FILES", (f"{tmp_path}/nowhere/*/system.journal",))
+    monkeypatch.setattr(module, "_FOLDERS", (f"{tmp_path}/nowhere",))
     log = UwsgiLog("journal:shop.service")
     assert log.read(0.0, ALL, float("inf")).trouble == "there is no journal of systemd here"
     monkeypatch.setenv("PATH", "/nonexistent")

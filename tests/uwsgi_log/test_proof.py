@@ -136,7 +136,7 @@ def test_lines_of_requests_are_no_more_than_requests():
     assert watched.count(1.0, failed(watched, 110), 30) == 20
     assert watched.count(1.0, failed(watched, 111)) == 0
     watched = served(20, 20)
-    watched.proofs.note_requests(1.0, 18)
+    watched.proofs.use("requests", 1.0, 18)
     assert watched.count(1.0, failed(watched, 110), 20) == 2
     watched = served(20, 20)
     assert watched.count(1.0, failed(watched, 110, size=900), 3) == 2
@@ -155,7 +155,7 @@ def test_a_request_that_uwsgi_ends_itself_is_counted(code, counter):
 def test_lines_that_come_without_readings_are_bounded():
     watched, log = Watched(), Log()
     for turn in range(5000):
-        watched.proofs.note_requests(float(turn), 7)
+        watched.proofs.use("requests", float(turn), 7)
         log.hear(1.0, Found("killed_by_signal", pid=turn, signal=11))
     assert len(watched.proofs._used["requests"]) <= 1000
     assert len(log._pending) <= 2000

@@ -18,7 +18,7 @@ from tests.support.real_uwsgi import wait_until
 from tests.uwsgi_log.capture import APP, get, serving
 from uwsgi_headroom.uwsgi_log import tail as module
 from uwsgi_headroom.uwsgi_log.scan import BLOCK_BYTES, LONGEST_UNENDED
-from uwsgi_headroom.uwsgi_log.tail import DRAIN_SECONDS, IDLE_SECONDS, MOST_BEHIND, Tail
+from uwsgi_headroom.uwsgi_log.tail import IDLE_SECONDS, MOST_BEHIND, Tail
 from uwsgi_headroom.watch.log_reader import TURN_SECONDS
 
 ALL = 1 << 30
@@ -76,16 +76,18 @@ def test_a_file_that_appears_later_is_all_new(path, read):
 
 
 def test_a_renamed_file_is_read_to_its_end(path, follow):
-    """uWSGI writes to the old file until it opens the new one; both are read, and then the old one is closed."""
+    """uWSGI writes to the old file until it opens the new one. Both are read, the old one as long as it grows."""
     append(path, b"1\n")
     old = path.rename(path.with_suffix(".log.1"))
     append(old, b"2\n")
     path.write_bytes(b"3\n")
     assert follow() == b"1\n2\n3\n"
-    append(old, b"4\n")
-    append(path, b"5\n")
-    assert follow() == b"4\n5\n"
-    follow.now += DRAIN_SECONDS
+    for line in (b"4\n", b"5\n"):
+        follow.now += IDLE_SECONDS
+        append(old, line)
+        assert next(follow.tail.read(follow.now, ALL)) == line  # a turn without CPU time left ends so
+        assert follow() == b""
+    follow.now += IDLE_SECONDS
     follow()
     append(old, b"6\n")
     assert follow() == b""
@@ -106,10 +108,9 @@ def test_a_file_that_gets_its_name_back_is_not_read_twice(path, follow):
 def test_a_truncated_file_is_read_from_its_beginning(path, follow):
     append(path, b"first\nsecond\n")
     follow()
-    path.write_bytes(b"3\n")
-    assert follow() == b"3\n"
-    path.write_bytes(b"a longer line than before\n")
-    assert follow() == b"a longer line than before\n"
+    for text in (b"3\n", b"4\n", b"a longer line than before\n"):
+        path.write_bytes(text)
+        assert follow() == text
 
 
 def test_a_copied_and_truncated_file_is_read_on(path, follow):
@@ -130,10 +131,9 @@ def test_a_hole_after_a_truncation_is_no_text(path, read):
         writer.write(b"1\n")
         assert read() == b"1\n"
         os.truncate(path, 0)
-        writer.write(b"2\n")
-        assert read() == b"2\n"
-        writer.write(b"3\n")
-        assert read() == b"3\n"
+        for line in (b"2\n", b"3\n"):
+            writer.write(line)
+            assert read() == line
 
 
 def test_a_deleted_file_is_read_while_it_grows(path, follow):

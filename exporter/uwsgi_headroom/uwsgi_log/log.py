@@ -4,9 +4,8 @@ which of its lines are true.
 A thread reads and scans the file (`read`); the event loop takes the results (`take`) and compares them with the
 readings (`note`). Kept are codes, numbers of workers, signals and limits, and the places of exceptions: no line.
 
-The application writes to the same log, and prints what its users type, so a line alone proves nothing. There are three
-proofs, each within PROOF_SECONDS of the line: the process that it names was a worker's and is gone; a counter has grown
-by as much as the lines say; a state is what the line says. A PID in a line must be a worker's.
+The application writes to the same log, and prints what its users type, so a line alone proves nothing. Its proof
+(`messages.Proof`) is within PROOF_SECONDS of it, and a PID in it must be a worker's.
 
 The line of a request is proven if its numbers are those of the worker with its PID: the calls of the application, or
 the requests of all workers. Requests and bytes must be as many as the lines of all requests together say: where uWSGI
@@ -28,7 +27,7 @@ from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import LogMessage, LogRecord
 from uwsgi_headroom.stats.server import Snapshot, Worker
 from uwsgi_headroom.uwsgi_log.messages import BY_CODE, ENDS_START, describe
-from uwsgi_headroom.uwsgi_log.scan import Found, Scanner, count_requests
+from uwsgi_headroom.uwsgi_log.scan import Found, Scanner, count_found, count_requests
 from uwsgi_headroom.uwsgi_log.tail import Tail, UnitJournal
 
 PROOF_SECONDS = 5.0
@@ -48,13 +47,13 @@ _MOST_USED = 1000
 
 class ProofFacts(NamedTuple):
     """What is known of a server at one reading. calling: requests in service, which may already be counted as calls;
-    calls: by PID, those of each application; states: the names of the proofs that are true now."""
+    calls: by PID, those of each application; states: which proofs are true now."""
 
     at: float
     counters: Mapping[str, int]
     calling: int
     calls: Mapping[int, Mapping[int, int]]
-    states: frozenset[str]
+    states: Mapping[str, bool]
 
 
 class LogLine(Struct):
@@ -98,10 +97,6 @@ class Proofs:
             while used and used[0][0] < self._facts[0].at:
                 used.popleft()
 
-    def note_requests(self, at: float, lines: int) -> None:
-        """Note that so many lines of requests were read that need no proof."""
-        self._use("requests", at, lines)
-
     def count(self, line: LogLine, now: float) -> int:
         """How many of a kind of line are proven by now that were not before; asked until PROOF_SECONDS after it."""
         seen, proof = line.seen, BY_CODE[line.seen.code].proof
@@ -114,14 +109,14 @@ class Proofs:
                 return line.count if ended is not None and abs(ended - line.at) <= PROOF_SECONDS else 0
             case "queue_full" | "no_application":
                 near = (facts for facts in self._facts if abs(facts.at - line.at) <= PROOF_SECONDS)
-                return line.count if any(proof in facts.states for facts in near) else 0
+                return line.count if any(facts.states[proof] for facts in near) else 0
             case "request_line":
                 return self._count_requests(line, now) if self._logs_requests and self._fits(seen) else 0
             case counter:
                 # A client that leaves makes uWSGI write two kinds of lines, but a request without a call makes one.
                 name = counter if counter == "uncalled" else seen.code
                 proven = max(0, min(line.count, self._grown(counter) - self._used_up(name)))
-                self._use(name, now, proven)
+                self.use(name, now, proven)
                 return proven
 
     def _fits(self, seen: Found) -> bool:
@@ -139,8 +134,8 @@ class Proofs:
         size = line.seen.request[3] if line.seen.request else 0
         left, bytes_left = (self._grown(name) - self._used_up(name) for name in ("requests", "transmitted_bytes"))
         proven = max(0, min(line.count, left, bytes_left // size if size else line.count))
-        self._use("requests", now, proven)
-        self._use("transmitted_bytes", now, proven * size)
+        self.use("requests", now, proven)
+        self.use("transmitted_bytes", now, proven * size)
         return proven
 
     def _grown(self, counter: str) -> int:
@@ -150,7 +145,8 @@ class Proofs:
             return grown - first.calling if first.calls.keys() == last.calls.keys() else 0
         return grown  # a reload sets counters to 0
 
-    def _use(self, name: str, at: float, number: int) -> None:
+    def use(self, name: str, at: float, number: int) -> None:
+        """Note that so much of what has grown belongs to lines that are proven, or need no proof."""
         if number:
             used = self._used.setdefault(name, deque(maxlen=_MOST_USED))
             before = used.pop()[1] if used and used[-1][0] == at else 0
@@ -162,12 +158,6 @@ class Proofs:
 
 def _describe(reading: Reading, snapshot: Snapshot) -> ProofFacts:
     workers = snapshot.workers
-    states = {
-        "queue_full": any(queue.is_full for queue in reading.listen_queues().values()),
-        "no_application": any(
-            worker.accepting and worker.requests is not None and not worker.apps for worker in workers
-        ),
-    }
     return ProofFacts(
         at=reading.at,
         counters={
@@ -177,7 +167,12 @@ def _describe(reading: Reading, snapshot: Snapshot) -> ProofFacts:
         },
         calling=sum([worker.busy_threads or 0 for worker in workers]),
         calls={worker.pid: {app.app_id: app.requests or 0 for app in worker.apps} for worker in workers if worker.pid},
-        states=frozenset(name for name, is_true in states.items() if is_true),
+        states={
+            "queue_full": any(queue.is_full for queue in reading.listen_queues().values()),
+            "no_application": any(
+                worker.accepting and worker.requests is not None and not worker.apps for worker in workers
+            ),
+        },
     )
 
 
@@ -203,7 +198,7 @@ MOST_LINES = 2000
 """The most kinds of lines of one server that wait for their proof."""
 
 MOST_EVENTS = (20, 60.0)
-"""The most new events of a log in so many seconds: a log full of different messages must not displace all others."""
+"""The most different events of a log in so many seconds: those of a full log must not displace all others."""
 
 NO_EVENTS = frozenset(("traceback", "status_5xx", "status_4xx", "worker_spawned", "worker_finished"))
 """Messages that are in the journal already, by better figures, or that requests write."""
@@ -259,8 +254,7 @@ class UwsgiLog:
         self._start: set[str] = set()
         self._pending: deque[tuple[LogLine, _Bin]] = deque(maxlen=MOST_LINES)
         self._workers = 0
-        self._events_at: deque[float] = deque(maxlen=MOST_EVENTS[0])
-        self._titles: dict[str, float] = {}
+        self._titles: dict[str, float] = {}  # of events, and when each came first
 
     def read(self, now: float, most: int, cpu_until: float) -> LogBatch:
         """Read and scan what was added, `most` bytes and until this thread has used `cpu_until` seconds of CPU. Runs in
@@ -269,7 +263,9 @@ class UwsgiLog:
         if self._scanner is None:
             self._scanner = Scanner()
             batch.start = self._find_start(self._scanner, now)
-            batch.seen = Counter({each: batch.start[each] for each in batch.start if _is_still_so(each)})
+            for seen in batch.start:
+                if BY_CODE[seen.code].proof == "no_application":  # may hold for the uWSGI that runs
+                    batch.seen[seen] = batch.start[seen]
         scanner = self._scanner
         for block in self._source.read(now, most):
             if block is None:
@@ -309,7 +305,7 @@ class UwsgiLog:
         self._lines += batch.lines
         self._start.update(seen.code for seen in batch.start)
         failed = sum(count for seen, count in batch.seen.items() if seen.request)
-        self._proofs.note_requests(at, batch.requests - failed)
+        self._proofs.use("requests", at, batch.requests - failed)
         for seen, count in batch.seen.items():
             self._messages[seen.code] += count
             if seen.worker is not None and not 1 <= seen.worker <= self._workers:
@@ -325,9 +321,7 @@ class UwsgiLog:
         while line.at - bins[0].at > HISTORY_SECONDS:
             bins.popleft()
         kept = bins[-1]
-        shown = seen._replace(pid=None, request=None)
-        is_kept = shown in kept.seen or len(kept.seen) < _MOST_NAMED
-        kept.seen[shown if is_kept else Found(seen.code)] += line.count
+        count_found(kept.seen, seen._replace(pid=None, request=None), _MOST_NAMED, line.count)
         return kept
 
     def _add_event(self, line: LogLine, add_event: AddEvent) -> None:
@@ -337,11 +331,9 @@ class UwsgiLog:
         title = f"uWSGI's log: {describe(seen.code, seen.worker, seen.signal, seen.limit)}."
         most, seconds = MOST_EVENTS
         self._titles = {each: at for each, at in self._titles.items() if line.at - at < seconds}
-        if title not in self._titles:
-            if len(self._events_at) == most and line.at - self._events_at[0] < seconds:
-                return
-            self._events_at.append(line.at)
-        self._titles[title] = line.at
+        if len(self._titles) >= most and title not in self._titles:
+            return
+        self._titles.setdefault(title, line.at)
         evidence = f"Process {seen.pid}." if seen.pid else ""
         add_event(title, evidence, (seen.worker,) if seen.worker else (), line.count)
 
@@ -382,11 +374,6 @@ def read_found(path: str, master_pid: int, now: float, most: int) -> LogBatch:
     """What was added to a log that `check` found; a question for `kernel.aside`, as its file system may not answer.
     now: monotonic seconds; most: bytes."""
     return _found.setdefault((path, master_pid), UwsgiLog(path, master_pid)).read(now, most, inf)
-
-
-def _is_still_so(seen: Found) -> bool:
-    """Whether a message of a start may hold for the uWSGI that runs."""
-    return BY_CODE[seen.code].proof == "no_application"
 
 
 def _sum(bins: list[_Bin]) -> LogMessage:

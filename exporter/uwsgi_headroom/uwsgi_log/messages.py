@@ -1,13 +1,9 @@
 """The messages of uWSGI's log that are known: how each begins, what it means, and what proves it.
 
-The texts are those of uWSGI 2.0.18 to 2.0.31; the comments name the files of its source. A pattern is anchored at the
-beginning of a line, behind the date that uWSGI may write before it, and takes time in proportion to the line: it has no
-repetition inside a repetition. Only numbers leave a line: of a worker, a process, a signal or a limit. Nothing of a
-request can be in them.
-
-The application writes to the same file, and prints what its users type. So a line alone proves nothing:
-`uwsgi_log.log` compares its numbers with what uWSGI and the kernel say. This module imports nothing of the package,
-because findings are made of its words.
+The texts are those of uWSGI 2.0.18 to 2.0.31; the comments name the files of its source. A pattern is as much of the
+beginning of a line, behind the date that uWSGI may write before it, as tells the message from others. It takes time in
+proportion to the line: it has no repetition inside a repetition. This module imports nothing of the package, because
+findings are made of its words.
 """
 
 from __future__ import annotations
@@ -16,16 +12,16 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from signal import Signals
-from typing import Literal, NamedTuple, cast
+from typing import Literal, NamedTuple
 
 Counter = Literal["respawns", "harakiris", "exceptions", "read_errors", "write_errors", "cache_full", "uncalled"]
 Proof = Literal["pid_gone", Counter, "request_line", "queue_full", "no_application"]
 """What proves a message, in the 5 s before and after it.
 
-pid_gone: the process that it names was a worker's, and is gone. respawns, harakiris, exceptions, read_errors,
-write_errors, cache_full: this counter of uWSGI's has grown, by one for each line; uncalled: requests were counted for
-which uWSGI called no application. request_line: the numbers in the line of a request are those of a worker.
-queue_full: a listen queue was at its limit. no_application: a worker accepts requests and has no application loaded.
+pid_gone: the process that it names was a worker's, and is gone. A counter of uWSGI's has grown, by one for each line;
+uncalled: requests were counted for which uWSGI called no application. request_line: the numbers in the line of a
+request are those of a worker. queue_full: a listen queue was at its limit. no_application: a worker accepts requests
+and has no application loaded.
 """
 
 Role = Literal["rejected", "failed", "setting", "known", "event"]
@@ -55,7 +51,7 @@ http_on_uwsgi_socket rejected -: clients speak HTTP to a socket of the uwsgi pro
   >> Let the web server speak uwsgi (nginx: `uwsgi_pass`), or let uWSGI serve HTTP (`http-socket`).
 head_too_large rejected -: uWSGI refuses requests with headers larger than `buffer-size`
   == invalid (?:request block size: <n>|(?:HTTPS?|SCGI) request size) \(max <limit>\)\.\.\.skip
-  !! The application never sees these requests, and uWSGI does not count them. Clients get an error, or no response.
+  !! <uncounted>
   >> Raise `buffer-size` ({limit}) above the size of the largest headers (32768 usually suffices).
 variable_too_large rejected -: uWSGI drops request variables that do not fit into `buffer-size`
   == not enough buffer space to | not enough space in wsgi_req http proto_parser_buf
@@ -64,18 +60,18 @@ variable_too_large rejected -: uWSGI drops request variables that do not fit int
   >> Raise `buffer-size` above the size of the largest headers (32768 usually suffices).
 too_many_variables rejected uncalled: uWSGI refuses requests that have more variables than `max-vars` allows
   == max vec size reached
-  !! The application never sees these requests, and uWSGI sends no response: nginx then responds with status 502.
+  !! <unanswered>
   >> Raise `max-vars`.
 body_too_large rejected uncalled: uWSGI refuses requests with a body larger than `limit-post`
   == Invalid \(too big\) CONTENT_LENGTH\. skip\.
-  !! The application never sees these requests, and uWSGI sends no response: nginx then responds with status 502.
+  !! <unanswered>
   >> Raise `limit-post`, or refuse such bodies in the web server, which can respond with status 413.
 bad_packet rejected uncalled: uWSGI refuses requests that do not follow the uwsgi protocol
   == invalid uwsgi request \(current strsize: <n>\) | invalid uwsgi array\. skip | uwsgi key cannot be null\. skip
-  !! The application never sees these requests, and uWSGI sends no response: nginx then responds with status 502.
+  !! <unanswered>
   >> Let the web server speak the socket's protocol: `uwsgi_pass`, or `proxy_pass` for `http-socket`.
 bad_http rejected -: uWSGI refuses requests that are not HTTP == invalid HTTP request$
-  !! The application never sees these requests, and uWSGI does not count them. Clients get an error, or no response.
+  !! <uncounted>
   >> Check the client: `uwsgi_pass` and TLS are not HTTP; `send-proxy` needs `enable-proxy-protocol`.
 tls_on_uwsgi_socket rejected uncalled: clients speak TLS to a socket of the uwsgi protocol
   == -- unavailable modifier requested: 22 --
@@ -83,10 +79,10 @@ tls_on_uwsgi_socket rejected uncalled: clients speak TLS to a socket of the uwsg
   >> Let the web server speak uwsgi without TLS (nginx: `uwsgi_pass`), or let uWSGI serve TLS (`https`).
 modifier_unavailable rejected uncalled: no plugin serves the requests that the web server passes on
   == -- unavailable modifier requested: <limit> --
-  !! The application never sees these requests, and uWSGI sends no response: nginx then responds with status 502.
+  !! <unanswered>
   >> Load the plugin of the application's language, or correct `uwsgi_modifier1` (now {limit}).
 no_python_application rejected uncalled: uWSGI has no Python application for requests
-  == --- no python application found, check your startup logs for errors ---
+  == --- no python application found
   !! uWSGI itself answers these requests with status 500.
   >> If this began with a deploy, roll it back. With `mount`, compare its paths with the requests'.
 empty_request rejected uncalled: uWSGI gets requests without any variables == Empty python request\. skip\.
@@ -97,7 +93,7 @@ bad_response rejected -: the application returns bodies that are not bytes
   !! uWSGI leaves out the parts of the response that are not bytes.
   >> Return bytes from the application, not text or other objects.
 body_in_memory setting -: the application reads each large request body in a single call
-  == \[uwsgi-warning\] you are using read(?:line)?\(\) on request body allocating over than
+  == \[uwsgi-warning\] you are using read(?:line)?\(\) on request body
   !! The whole body of each such request is held in memory.
   >> Limit the size of bodies in the web server, and read them in pieces or set `post-buffering`.
 # Clients: core/writer.c, core/reader.c, core/uwsgi.c, proto/http.c, plugins/python.
@@ -130,14 +126,14 @@ harakiri_other failed -: uWSGI killed a mule, a spooler, a gateway or a cron job
   !! The work of this process is lost.
   >> Raise `mule-harakiri`, `spooler-harakiri` or the cron job's limit, or let the process do less.
 respawning_too_fast known respawns: workers end as soon as they start
-  == worker respawning too fast !!! i have to sleep a bit
+  == worker respawning too fast !!!
 mercy_kill failed pid_gone: {worker} did not end within `worker-reload-mercy` and was killed
-  == worker <worker> \(pid:? <pid>\) is taking too much time to die\.\.\.NO MERCY
+  == worker <worker> \(pid:? <pid>\) is taking too much time to die
   !! The requests that this worker was serving are lost.
   >> Raise `worker-reload-mercy` above the duration of the longest request, or give it a timeout.
 mercy_kill_other event -: a mule or a spooler did not end in time and was killed
-  == mule <n> \(pid:? <pid>\) is taking too much time to die\.\.\.NO MERCY
-  == spooler <n> \(pid:? <pid>\) is taking too much time to die\.\.\.NO MERCY
+  == mule <n> \(pid:? <pid>\) is taking too much time to die
+  == spooler <n> \(pid:? <pid>\) is taking too much time to die
 exception_respawn known pid_gone: {worker} ended by an exception of `reload-on-exception`
   == \.\.\. monitored exception detected, respawning worker <worker> \(pid:? <pid>
 inconsistent_worker failed pid_gone: the state of {worker} was inconsistent, so uWSGI replaced all workers together
@@ -149,27 +145,26 @@ evil_reload failed pid_gone: {worker} was killed at the limit of `evil-reload-on
   !! The requests that this worker was serving are lost.
   >> Set `reload-on-rss` to a lower limit: it lets a worker complete its requests first.
 lifetime_reached event -: {worker} reached `max-worker-lifetime`
-  == worker <worker> lifetime reached, it was running for
+  == worker <worker> lifetime reached
 worker_finished event -: a worker finished its work and ended == \.\.\.The work of process <pid> is done\. Seeya!
 deadlock_recovered event -: a process ended while it held one of uWSGI's locks, which uWSGI recovered
-  == \[deadlock-detector\] a process holding a robust mutex died\. recovering
+  == \[deadlock-detector\] a process holding a robust mutex died
   == \[deadlock-detector\] pid <pid> was holding lock
 # A start that fails: core/master.c, core/uwsgi.c, plugins/python/pyloader.c.
 application_not_loaded known no_application: the application could not be loaded
   == unable to load app <n> \(mountpoint='
 no_application_loaded known no_application: uWSGI started without an application
-  == \*\*\* no app loaded\. (?:GAME OVER|going in full dynamic mode)
+  == \*\*\* no app loaded\.
 no_callable known no_application: the application's file has no callable of that name
   == unable to find "application" callable in file | "application" must be a callable object in file
   >> Set `callable` to the application's name in its file, or correct the name at the end of `module`.
 failed_in_worker known pid_gone: {worker} could not load its application and ended
   == OOPS ! failed loading app in worker <worker> \(pid:? <pid>
 need_app_ends event -: uWSGI exits, because `need-app` is set and no application could be loaded
-  == need-app requested, destroying the instance
+  == need-app requested
   >> Find out why the application could not be loaded: the log has the traceback above this message.
 too_many_applications setting -: more applications are configured than `max-apps`
-  == ERROR: you cannot load more than <n> apps in a worker
-  == FATAL ERROR: you cannot load more than <n> apps in a worker
+  == ERROR: you cannot load more than <n> apps | FATAL ERROR: you cannot load more than <n> apps
   !! The applications beyond this limit are not served. >> Raise `max-apps`.
 # Starts, reloads and pauses: core/uwsgi.c, core/master.c, core/master_checks.c.
 started event -: uWSGI started == \*\*\* Starting uWSGI \d
@@ -194,12 +189,12 @@ file_touched event -: a file of `touch-reload` or of a similar option was touche
 requests_awaited event -: {worker} finishes its requests before it ends
   == waiting for <n> running requests on worker <worker> \(pid:? <pid>
 paused event -: the workers were paused == \*\*\* PAUSE \(press start to resume
-resumed event -: the workers were resumed == \*\*\* \(SIGTSTP received\) resuming workers \*\*\*
+resumed event -: the workers were resumed == \*\*\* \(SIGTSTP received\) resuming workers
 idle_cheaped event -: `idle` ended the workers == workers have been inactive for more than \d
 # Queues that are full: core/master.c, core/cache.c, core/mule.c, core/signal.c, core/async.c, plugins.
 listen_queue_full event queue_full: a listen queue is full
-  == \*\*\* uWSGI listen queue of socket "[^"]{0,200}" \(fd: <n>\) full !!!
-cache_full failed cache_full: a cache of uWSGI is full == \*\*\* DANGER cache "[^"]{0,200}" is FULL !!! \*\*\*
+  == \*\*\* uWSGI listen queue of socket "[^"]{0,200}" \(fd: <n>\) full
+cache_full failed cache_full: a cache of uWSGI is full == \*\*\* DANGER cache "[^"]{0,200}" is FULL
   !! Items that the application adds are not stored.
   >> Raise `items` of the cache, set `purge_lru=1`, or let its items expire.
 cache_not_stored failed -: an item could not be stored in a cache of uWSGI
@@ -217,7 +212,7 @@ signal_queue_full failed -: uWSGI's own signals cannot be delivered
 async_queue_full failed -: all async cores are in use == \[DANGER\] async queue is full !!!
   !! Requests wait in the listen queue. >> Raise `async` (or `gevent`).
 no_more_workers event -: cheaper mode cannot add workers, because all of them run already
-  == \[busyness\] [^\n]{1,120} (?:already started|are already started) maximum number of workers
+  == \[busyness\] [^\n]{1,120} already started maximum number of workers
 daemon_throttled failed -: an attached daemon ends at each start == \[uwsgi-daemons\] throttling
   !! What needs this program fails. uWSGI waits before each start.
   >> Run the command of `attach-daemon` by hand, and correct why it ends.
@@ -244,11 +239,11 @@ out_of_memory failed -: a process could not get memory
   >> Raise the limit that was reached (`limit-as`, the cgroup's, the host's), or run fewer workers.
 fork_failed failed -: uWSGI cannot start a process == fork\(\): (?!Cannot allocate)[A-Z][^\[]{1,60} \[core/
   !! Until the process starts, uWSGI serves fewer requests at once.
-  >> Raise the limit of processes (`ulimit -u`, `TasksMax` of the unit, `pids.max` of the container).
+  >> <raise_limit>
 threads_not_started failed -: a process cannot start a thread
   == pthread_create\(\): | unable to start offload thread | RuntimeError: can't start new thread$
   !! The process serves with fewer threads, or the request that needs a new thread fails.
-  >> Raise the limit of processes (`ulimit -u`, `TasksMax` of the unit, `pids.max` of the container).
+  >> <raise_limit>
 descriptors_out failed -: a process has no file descriptor left
   == OSError: \[Errno 2[34]\] Too many open files | accept\(\): Too many open files
   == socket\(\): Too many open files \[ | open\("[^"]{1,300}"\): Too many open files \[
@@ -263,17 +258,16 @@ body_not_buffered failed read_errors: uWSGI cannot buffer request bodies, becaus
   !! The application never gets these uploads, and their clients get an error.
   >> Free up space on the disk with `TMPDIR` (or `/tmp`): `post-buffering` keeps larger bodies there.
 disk_full failed -: a disk is full
-  == OSError: \[Errno 28\] No space left on device
-  == open\("[^"]{1,300}"\): No space left on device \[
+  == OSError: \[Errno 28\] No space left on device | open\("[^"]{1,300}"\): No space left on device \[
   !! Files that the application writes, and log lines, cannot be saved.
   >> Free up disk space: the log grows unless `log-maxsize` is set.
 bind_failed failed -: uWSGI cannot bind a socket
   == bind\(\): [A-Z][^\[]{1,60} \[core/socket\.c line
-  == probably another instance of uWSGI is running on the same address | unable to create server socket on:
+  == probably another instance of uWSGI is running | unable to create server socket on:
   !! uWSGI does not start, or exits at a reload.
   >> Check whether another program uses the address, and whether uWSGI may write to its directory.
 queue_above_somaxconn setting -: `listen` is above `net.core.somaxconn`, so uWSGI does not start
-  == Listen queue size is greater than the system max net\.core\.somaxconn
+  == Listen queue size is greater than the system max
   !! A uWSGI that is already running goes on, but its next start fails.
   >> Raise `net.core.somaxconn` (`sysctl net.core.somaxconn` prints it) before you restart uWSGI.
 directory_missing setting -: uWSGI cannot enter the directory of `chdir` == chdir\(\): [A-Z][^\[]{1,60} \[core/
@@ -286,25 +280,25 @@ plugin_missing setting -: a plugin of the configuration cannot be loaded
   == !!! UNABLE to load uWSGI plugin: | unable to load plugin "
   !! Nothing that needs this plugin works. >> Install the plugin's package, or correct `plugins` and `plugins-dir`.
 no_request_plugin setting -: no plugin for any language is loaded
-  == no request plugin is loaded, you will not be able to manage requests
+  == no request plugin is loaded
   !! No request can be served. >> Load the plugin of the application's language: `plugins = python3`.
 processes_limited setting -: the host permits fewer workers ({limit}) than `processes` says
   == !!! number of workers adjusted to <limit> due to system limits !!!
   !! Capacity is smaller than configured.
-  >> Raise the limit of processes (`ulimit -u`, `TasksMax` of the unit, `pids.max` of the container).
+  >> <raise_limit>
 files_below_cores setting -: the limit of open files is below the number of async cores
-  == - your current max open files limit is <n>, this is lower than requested async cores
+  == - your current max open files limit is <n>, this is lower
   !! Requests fail before all async cores are in use. >> Raise `max-fd` above twice the number of async cores.
 unknown_option setting -: an option of the configuration does not exist, so `strict` ends uWSGI
   == \[strict-mode\] unknown config directive:
   !! A uWSGI that is already running goes on, but its next start fails. >> Correct the option: uWSGI's log names it.
 threads_off setting -: Python's threads are off
-  == \*\*\* Python threads support is disabled\. You can enable it with --enable-threads
+  == \*\*\* Python threads support is disabled
   == !!! Running gevent without threads IS NOT recommended
   !! Threads that the application starts, such as those of an error reporter, a metrics library or a pool, do not run.
   >> Set `enable-threads`.
 no_master setting -: uWSGI runs without its master
-  == \*\*\* WARNING: you are running uWSGI without its master process manager
+  == \*\*\* WARNING: you are running uWSGI without its master
   !! A worker that ends is not replaced, and there is no graceful reload. >> Set `master`.
 affinity_failed setting -: `cpu-affinity` cannot be applied
   == sched_setaffinity\(\): | unable to initialize cpu affinity
@@ -314,7 +308,7 @@ harakiri_without_buffering event -: `harakiri` also counts the time in which a s
   ==  \*\*\* WARNING: you have enabled harakiri without post buffering
   == \*\*\* WARNING: you have enabled harakiri without post buffering
 emperor_lost event -: uWSGI's Emperor has exited
-  == lost communication with the Emperor, goodbye | !!! Emperor died !!!
+  == lost communication with the Emperor | !!! Emperor died !!!
 traceback known exceptions: the application raised an exception == Traceback \(most recent call last\):
 # The line of each request, core/logging.c: uwsgi_log.scan finds it by its end.
 status_5xx known request_line: responses have a status from 500 to 599
@@ -326,7 +320,7 @@ what to do about it."""
 _METHODS = (b"GET", b"POST", b"HEAD", b"PUT", b"PATCH", b"OPTIONS", b"DELETE", b"CONNECT", b"TRACE", b"PRI", b"PROXY")
 """How HTTP and the PROXY protocol begin. Of the uwsgi protocol, the second and third byte are the size of the head."""
 
-_NUMBERS = {
+_PARTS = {
     "<worker>": r"(?P<worker>\d{1,6})",
     "<pid>": r"(?P<pid>\d{1,10})",
     "<signal>": r"(?P<signal>\d{1,2})",
@@ -334,20 +328,24 @@ _NUMBERS = {
     "<n>": r"\d{1,20}",
     "<name>": r"(?P<place>[\w./+-]{1,100})",
     "<letters>": f"(?:{'|'.join(str(int.from_bytes(name[1:3], 'little')) for name in _METHODS)})",
+    "<unanswered>": "The application never sees these requests, and uWSGI sends no response: nginx then responds with "
+    "status 502.",
+    "<uncounted>": "The application never sees these requests, and uWSGI does not count them. Clients get an error, or "
+    "no response.",
+    "<raise_limit>": "Raise the limit of processes (`ulimit -u`, `TasksMax` of the unit, `pids.max` of the container).",
 }
+"""By its name in the table: a part of a pattern, or a sentence of several messages."""
 
 
 def _parse(table: str) -> Iterator[Message]:
-    for entry in re.split(r"\n(?=\w)", re.sub(r"(?m)^#.*\n", "", table).strip()):
+    table = re.sub(r"<\w+>", lambda name: _PARTS[name[0]], re.sub(r"(?m)^#.*\n", "", table))
+    for entry in re.split(r"\n(?=\w)", table.strip()):
         head, *parts = re.split(r"\s+(?=(?:==|!!|>>) )", entry)
         names, _, says = head.partition(": ")
         code, role, proof = names.split()
         harm, change = (" ".join(part[3:] for part in parts if part.startswith(mark)) for mark in ("!!", ">>"))
-        texts = [text for part in parts if part.startswith("==") for text in part[3:].split(" | ")]
-        patterns = tuple(re.sub(r"<\w+>", lambda name: _NUMBERS[name[0]], text).encode() for text in texts)
-        yield Message(
-            code, cast("Role", role), None if proof == "-" else cast("Proof", proof), says, patterns, harm, change
-        )
+        patterns = tuple(text.encode() for part in parts if part.startswith("==") for text in part[3:].split(" | "))
+        yield Message._make((code, role, None if proof == "-" else proof, says, patterns, harm, change))
 
 
 MESSAGES: tuple[Message, ...] = tuple(_parse(_TABLE))

@@ -4,16 +4,13 @@ Most lines of a log are those of requests. They are recognized by their first by
 and those with a status that is an error by their end, which nothing of a request can be. A line may begin with a date:
 uWSGI writes one with `log-date`, and always before the messages of its master. Dates of an own format are recognized by
 their time of day: the name of a user, in an access log of the same file, could otherwise begin a message.
-
-Of a traceback, the scanner takes the type of the exception, the name of its error number, and the last file and line of
-the application, else of a library: nothing else.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from errno import errorcode
 from typing import NamedTuple
 
@@ -30,7 +27,7 @@ _DATE = re.compile(rb"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4} -
 _DATE_BYTES = len(b"Wed Nov 25 18:54:16 2026 - ")
 _OWN_DATE = re.compile(rb"(?=[^\n]{0,64}(?:(?<![\w:])|/\d{4}:)\d\d:\d\d(?::\d\d)?(?![\w:]))[\w :./,+\[\]-]{5,64}? - ")
 
-_DAYS = tuple(day + b" " for day in (b"Mon", b"Tue", b"Wed", b"Thu", b"Fri", b"Sat", b"Sun"))
+_DAYS = (b"Mon ", b"Tue ", b"Wed ", b"Thu ", b"Fri ", b"Sat ", b"Sun ")
 _DATED_LINES = 20
 """Lines of a block in which a date of an own format is looked for: before all of uWSGI's lines, or none."""
 
@@ -56,9 +53,9 @@ _FRAME_LINES = 400
 
 class Found(NamedTuple):
     """One message as it was seen; each number is None if the message has none. place: the name of a vassal, or
-    of an exception its type with the application's file and line, such as `OSError ENOSPC at shop/views.py:12`; else
-    empty. request: of the line of a request, the number of its application, the application's calls and all requests by
-    then, and the bytes of the response."""
+    of an exception its type, the name of its error number, and the last file and line of the application, else of a
+    library, such as `OSError ENOSPC at shop/views.py:12`; else empty. request: of the line of a request, the number of
+    its application, the application's calls and all requests by then, and the bytes of the response."""
 
     code: str
     worker: int | None = None
@@ -80,14 +77,13 @@ class Scanner:
 
     def forget(self) -> None:
         """Begin anew, since lines were left out."""
-        self._frame = ""  # the last frame of the application's in a traceback that has begun, or of a library's
-        self._is_own = False
+        self._frames: dict[bool, str] = {}  # the last ones of a traceback: of the application, and True: of a library
         self._left = 0  # the lines that may still belong to it
         self._place = ""  # of the last traceback that ended, for the message of a failed start that follows it
 
     def scan(self, block: bytes) -> Counter[Found]:
         """Count the known messages in a block of whole lines."""
-        lines = block.split(b"\n")
+        lines = block.split(b"\n")[:-1]
         seen: Counter[Found] = Counter()
         if self._left:
             self._follow(lines, 0, seen)
@@ -106,49 +102,43 @@ class Scanner:
         self._own_date = next((date.end() for date in dates if date), self._own_date)
         if begin := self._own_date:
             end = begin + HEAD
-            dated = [place for place, line in enumerate(lines) if line[begin:end] in known]
-            places = sorted({*places, *dated}) if dated else places
-        return places
+            places += [place for place, line in enumerate(lines) if line[begin:end] in known]
+        return sorted({*places})
 
     def _take(self, lines: list[bytes], place: int, matched: dict[bytes, Found | None], seen: Counter[Found]) -> None:
         line = lines[place][:LONGEST_LINE]
-        if line in matched:
-            found = matched[line]
-        else:
+        if line not in matched:
             date = _DATE.match(line) or _OWN_DATE.match(line)
-            found = matched[line] = _match(line) or (_match(line[date.end() :]) if date else None)
-        if found is None:
+            matched[line] = _match(line) or (_match(line[date.end() :]) if date else None)
+        if not (found := matched[line]):
             return
         if found.code == "traceback":
-            self._frame, self._is_own, self._left = "", False, _FRAME_LINES
+            self._frames, self._left = {}, _FRAME_LINES
             self._follow(lines, place + 1, seen)
             return
         if found.code in ("application_not_loaded", "failed_in_worker", "no_callable"):
             found, self._place = found._replace(place=self._place), ""
-        _count(seen, found)
+        count_found(seen, found, MOST_KINDS)
 
     def _follow(self, lines: list[bytes], place: int, seen: Counter[Found]) -> None:
         """Follow a traceback from this line on, to the line with its exception."""
-        while place < len(lines) and self._left:
-            line = lines[place][:LONGEST_LINE]
-            place += 1
-            if place == len(lines) and not line:  # what is behind the last line end
-                return
+        for line in lines[place : place + self._left]:
             self._left -= 1
-            if line.startswith(b" "):
-                if (frame := _FRAME.match(line)) and (name := _name_place(frame[1], frame[2])):
-                    is_own = not _LIBRARY.match(frame[1])
-                    if is_own or not self._is_own:
-                        self._frame, self._is_own = name, is_own
-            elif exception := _EXCEPTION.match(line):
-                number = errorcode.get(int(exception[2] or 0), "")
-                name = f"{exception[1].decode('ascii', 'replace')} {number}".rstrip()
-                self._place = f"{name} at {self._frame}" if self._frame else name
-                self._frame, self._left = "", 0
-                _count(seen, Found("traceback", place=self._place))
-            else:
-                self._frame, self._left = "", 0
-                _count(seen, Found("traceback"))
+            if not line.startswith(b" "):
+                self._place, self._left = _name_exception(line, self._frames), 0
+                count_found(seen, Found("traceback", place=self._place), MOST_KINDS)
+                return
+            if (frame := _FRAME.match(line)) and (name := _name_place(*frame.groups())):
+                self._frames[bool(_LIBRARY.match(frame[1]))] = name
+
+
+def _name_exception(line: bytes, frames: Mapping[bool, str]) -> str:
+    """The exception at the end of a traceback, as in `Found.place`; empty if there is none."""
+    if not (exception := _EXCEPTION.match(line)):
+        return ""
+    name = f"{exception[1].decode()} {errorcode.get(int(exception[2] or 0), '')}".rstrip()
+    frame = frames.get(False) or frames.get(True)
+    return f"{name} at {frame}" if frame else name
 
 
 def _name_place(path: bytes, line: bytes) -> str:
@@ -186,11 +176,9 @@ def _match(line: bytes) -> Found | None:
     return None
 
 
-def _count(seen: Counter[Found], message: Found) -> None:
-    if message in seen or len(seen) < MOST_KINDS:
-        seen[message] += 1
-    else:
-        seen[Found(message.code)] += 1
+def count_found(seen: Counter[Found], message: Found, most: int, number: int = 1) -> None:
+    """Count a message; by its code alone if that many different ones were seen before."""
+    seen[message if message in seen or len(seen) < most else Found(message.code)] += number
 
 
 BLOCK_BYTES = 128 * 1024
@@ -210,20 +198,11 @@ class LineCutter:
 
     def cut(self, block: bytes) -> bytes:
         """The whole lines that this block ends."""
-        if b"\0" in block:  # the hole after a truncation, or no text
-            block = block.replace(b"\0", b"")
-        if self._within_line:
-            _, end, block = block.partition(b"\n")
-            self._within_line = not end
-            if not end:
-                return b""
-        lines, end, rest = block.rpartition(b"\n")
-        if not end:
-            self._carry += block
-            lines = b""
-        else:
-            lines = self._carry + lines + end
-            self._carry = rest
+        text = self._carry + block.replace(b"\0", b"")  # the hole after a truncation, or no text
+        end = text.rfind(b"\n") + 1
+        lines, self._carry = text[:end], text[end:]
+        if self._within_line and end:
+            lines, self._within_line = lines.partition(b"\n")[2], False
         if len(self._carry) > LONGEST_UNENDED:
             self._carry, self._within_line = b"", True
         return lines

@@ -2,15 +2,13 @@
 
 Of a file, it begins at the end of the file, or at the beginning of one that appears later. What may happen to a log:
 
-* *Renamed, and made anew* (logrotate, `log-maxsize`, `touch-logreopen`): the old file is read to its end, and for
-  DRAIN_SECONDS on, since uWSGI writes to it until it opens the new one.
+* *Renamed, and made anew* (logrotate, `log-maxsize`, `touch-logreopen`), or *deleted*: the old file is read as long as
+  it grows, since uWSGI writes to it until it opens the new one, and closed after IDLE_SECONDS: it takes up the disk.
 * *Truncated*, as by `copytruncate`: it is read from its beginning, and what was written after the last look is lost.
   The bytes before the place that was read last tell a file that was truncated and has grown again. After a writer that
   does not append, a truncated file begins with a hole: the place stays.
-* *Deleted*: the open file is read as long as it grows, and is closed after IDLE_SECONDS, because it takes up the disk.
 
-Only regular files are opened: a FIFO would lose what its reader reads, and a device could block without end. Of two
-rotations between two looks, the file between them is lost. Every call does a bounded amount of work.
+Of two rotations between two looks, the file between them is lost. Every call does a bounded amount of work.
 """
 
 from __future__ import annotations
@@ -34,7 +32,6 @@ MOST_BEHIND = 8 * 1024 * 1024
 ENDED = "`journalctl` ended, and is started again"
 NOT_ALLOWED = "this user may not read the journal, which takes the group systemd-journal"
 
-DRAIN_SECONDS = 10.0
 IDLE_SECONDS = 60.0
 
 _MARK_BYTES, _MOST_FILES, _MOST_DESCRIPTORS = 64, 5, 10_000
@@ -48,80 +45,63 @@ class Tail:
         self.path, self._holder = path, holder
         self.trouble: str | None = None
         self.skipped = 0
-        self._files: list[_File] = []  # the last one is at the path, unless that is deleted
+        self._files: list[_File] = []
+        self._current: _File | None = None  # the one of these that is at the path
         self._from_end = True
 
     def read(self, now: float, most: int) -> Iterator[bytes | None]:
         """Yield blocks of whole lines that were added, `most` bytes in all, and None where lines were left out. now:
         monotonic seconds."""
         self._look(now)
+        if self._current:
+            self._current.kept_at = now
         left = most
         for file in tuple(self._files):
             try:
-                file.find_truncation()
-                for block, size in file.read(left):
+                for block, size in file.read(left, now):
                     if block is None:
                         self.skipped += size
                     else:
                         left -= size
                     yield block
-                if file.is_over(now):
-                    file.close()
-                    self._files.remove(file)
             except OSError:  # its disk or its server fails: the next look tries again
                 self.trouble = "it cannot be read"
+            if now - file.kept_at >= IDLE_SECONDS:
+                self._files.remove(file)
 
     def read_last(self, now: float, most: int) -> bytes:
         """Read the end of a file that is not read otherwise, because it was there at the first look."""
         self._look(now)
-        return self._files[-1].read_before(most) if self._files else b""
+        return self._current.read_before(most) if self._current else b""
 
     def _look(self, now: float) -> None:
-        """Open the file at the path, if it is another than before."""
+        """Find the file at the path, and open it if it is a new one."""
         try:
-            found = os.stat(self.path)
-            current = self._files[-1] if self._files else None
-            if current is None or current.identity != (found.st_dev, found.st_ino) or current.closes_at is not None:
-                self._open(now)
+            status = os.stat(self.path)
+            known = (file for file in self._files if os.path.samestat(file.status, status))
+            self._current = next(known, None) or self._open(now)
             self.trouble = None
         except OSError as error:
-            self._note(error, now)
+            self._current, self.trouble = None, self._explain(error)
 
-    def _open(self, now: float) -> None:
-        descriptor = open_regular(self.path)
-        try:
-            status = os.fstat(descriptor)
-        except OSError:
-            os.close(descriptor)
-            raise
-        if self._holder and not _has_open(self._holder, status):
-            os.close(descriptor)
+    def _open(self, now: float) -> _File | None:
+        opened = _File(open_regular(self.path), now, from_end=self._from_end)
+        if self._holder and not _has_open(self._holder, opened.status):
             if self._files:  # it has not opened the new file yet
-                return
+                return self._current
             raise OSError(errno.EBADF, "uWSGI has not opened this file")
-        opened = _File(descriptor, status.st_size if self._from_end else 0)
-        if known := next((file for file in self._files if file.identity == opened.identity), None):
-            opened.close()
-            opened = known  # it was renamed, and has its name again
-            opened.closes_at = None
-            self._files.remove(opened)
-        for file in self._files:
-            file.close_at(now + DRAIN_SECONDS)
-        while len(self._files) > _MOST_FILES:
-            self._files.pop(0).close()
-        self._files.append(opened)
+        self._files = [*self._files[-_MOST_FILES:], opened]
         self._from_end = False
+        return opened
 
-    def _note(self, error: OSError, now: float) -> None:
+    def _explain(self, error: OSError) -> str:
         if isinstance(error, NotRegularError):
-            self.trouble = "it is no regular file"
-        elif error.errno in (errno.ENOENT, errno.ENOTDIR):
-            self.trouble, self._from_end = "there is no file of that name", False  # a file that appears now is all new
-        else:
-            no_right = "the user that runs uwsgi-headroom has no right to read it"
-            self.trouble = no_right if isinstance(error, PermissionError) else "it cannot be opened"
-        for file in self._files:  # it is deleted, or another user's: uWSGI may go on writing to it
-            file.close_when_idle(now)
+            return "it is no regular file"
+        if error.errno in (errno.ENOENT, errno.ENOTDIR):
+            self._from_end = False  # a file that appears now is all new
+            return "there is no file of that name"
+        no_right = "the user that runs uwsgi-headroom has no right to read it"
+        return no_right if isinstance(error, PermissionError) else "it cannot be opened"
 
 
 def _has_open(pid: int, status: os.stat_result) -> bool:
@@ -142,39 +122,34 @@ def _has_open(pid: int, status: os.stat_result) -> bool:
 
 
 class _File:
-    """One open file, read from `offset` on."""
+    """One open file, which is closed with its last use: a log that is no longer configured may still be read in the
+    thread. kept_at: when it was last at the path, or had grown."""
 
-    def __init__(self, descriptor: int, offset: int) -> None:
+    def __init__(self, descriptor: int, now: float, *, from_end: bool) -> None:
         self._descriptor = descriptor
-        status = os.fstat(descriptor)
-        self.identity = status.st_dev, status.st_ino
-        self.closes_at: float | None = None
+        self.status = os.fstat(descriptor)
+        self.kept_at = now
+        self._go_on_at(self.status.st_size if from_end else 0)
+
+    def __del__(self) -> None:
+        os.close(self._descriptor)
+
+    def _go_on_at(self, offset: int) -> None:
         self._offset = offset
         self._mark = self.read_before()
-        self._lines = LineCutter(within_line=bool(offset) and self._mark[-1:] != b"\n")
-        self._grew = True
-        self._idle_since: float | None = None
+        self._lines = LineCutter(within_line=self._mark[-1:] not in (b"", b"\n"))
 
-    def find_truncation(self) -> None:
-        """Begin anew if the file was truncated."""
-        size = os.fstat(self._descriptor).st_size
-        if size == self._offset or not self._mark:
-            return
-        if size > self._offset:
-            before = self.read_before(len(self._mark))
-            if before in (self._mark, bytes(len(self._mark))):
-                self._mark = before
-                return
-        self._offset, self._mark, self._lines = 0, b"", LineCutter()
-
-    def read(self, most: int) -> Iterator[tuple[bytes | None, int]]:
+    def read(self, most: int, now: float) -> Iterator[tuple[bytes | None, int]]:
         """Yield blocks of whole lines, and how many bytes were read for each; None for bytes that were left out."""
-        size = os.fstat(self._descriptor).st_size
-        self._grew = size > self._offset
+        size, before = os.fstat(self._descriptor).st_size, self.read_before(len(self._mark))
+        if size < self._offset or before not in (self._mark, bytes(len(self._mark))):  # it was truncated
+            self._go_on_at(0)
+        else:
+            self._mark = before
+        if size > self._offset:
+            self.kept_at = now
         if (skipped := size - MOST_BEHIND - self._offset) > 0:
-            self._offset = size - MOST_BEHIND
-            self._mark = self.read_before()
-            self._lines = LineCutter(within_line=self._mark[-1:] != b"\n")
+            self._go_on_at(size - MOST_BEHIND)
             yield None, skipped
         left = min(most, size - self._offset)
         while left > 0:
@@ -191,30 +166,6 @@ class _File:
         size = min(most, self._offset)
         return os.pread(self._descriptor, size, self._offset - size)
 
-    def close_at(self, at: float) -> None:
-        """Have the file closed at this time, since another one is at its path."""
-        self.closes_at = at if self.closes_at is None else self.closes_at
-
-    def close_when_idle(self, now: float) -> None:
-        """Have the file closed once it has not grown for a while, since none is at its path."""
-        if self._grew or self._idle_since is None:
-            self._idle_since = now
-        if now - self._idle_since >= IDLE_SECONDS:
-            self.close_at(now)
-
-    def is_over(self, now: float) -> bool:
-        """Whether it is to be closed: its time has come, and it was read to its end."""
-        is_due = self.closes_at is not None and now >= self.closes_at
-        return is_due and os.fstat(self._descriptor).st_size <= self._offset
-
-    def close(self) -> None:
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
-
-    def __del__(self) -> None:
-        self.close()  # a log that is no longer configured may still be read in the thread
-
 
 PAUSE_SECONDS = 10.0
 """From one start of `journalctl` to the next, and after it ended."""
@@ -222,8 +173,7 @@ PAUSE_SECONDS = 10.0
 PIPE_BYTES = 1 << 20
 """What fits between two turns: the most that a user may ask of a pipe, unless the system allows for less."""
 
-_SET_PIPE_SIZE = 1031  # F_SETPIPE_SZ, which Python has since 3.10
-_FILES = ("/run/log/journal/*/system.journal", "/var/log/journal/*/system.journal")
+_FOLDERS = ("/run/log/journal", "/var/log/journal")
 
 
 class UnitJournal:
@@ -231,12 +181,12 @@ class UnitJournal:
     they are not read, None while they are; `skipped` is always 0.
 
     The journal's files have no other reader that is stable and needs no library. `journalctl` is a child process that
-    ends with this one: its output is a pipe, and it ends when that is closed. It is given a match for the unit's own
-    processes (`_SYSTEMD_UNIT`), a field that no process can set, so lines of systemd about the unit are not among them;
-    and it prints the text of each entry alone (`--output=cat`), so no other field is read.
+    ends with this one: its output is a pipe, and it ends when that is closed. It matches `_SYSTEMD_UNIT`, which no
+    process can set for itself, so lines of systemd about the unit are not among them; and it prints nothing but the
+    text of each entry (`--output=cat`).
 
-    uWSGI waits for neither this process nor `journalctl`: it writes to journald, which writes to files. Where this
-    module is slow, `journalctl` waits, and reads on from its file. Entries that are written while none runs are lost.
+    uWSGI waits for neither of the two: it writes to journald, which writes to files. Where this module is slow,
+    `journalctl` waits, and reads on from its file.
     """
 
     def __init__(self, unit: str) -> None:
@@ -259,8 +209,11 @@ class UnitJournal:
                 block = os.read(process.stdout.fileno(), min(BLOCK_BYTES, left))
             except BlockingIOError:
                 return
-            if not block:
-                self._end(process, now)
+            if not block:  # it has ended, or closed its output
+                with process:
+                    process.kill()
+                self._process, self.trouble = None, ENDED
+                self._starts_at = now + PAUSE_SECONDS
                 yield None
                 return
             left -= len(block)
@@ -291,20 +244,11 @@ class UnitJournal:
         if process.stdout:
             os.set_blocking(process.stdout.fileno(), False)
             with contextlib.suppress(OSError):
-                fcntl.fcntl(process.stdout.fileno(), _SET_PIPE_SIZE, PIPE_BYTES)
+                fcntl.fcntl(process.stdout.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
         self._process, self._lines = process, LineCutter()
         if self._is_stopped:  # meanwhile, from another thread
             process.kill()
         return process
-
-    def _end(self, process: subprocess.Popen[bytes], now: float) -> None:
-        """Note that it ended, or closed its output."""
-        process.kill()
-        process.wait()
-        if process.stdout:
-            process.stdout.close()
-        self._process, self.trouble = None, ENDED
-        self._starts_at = now + PAUSE_SECONDS
 
     def stop(self) -> None:
         """End the child process, for good. The thread that reads may be in the middle of it."""
@@ -321,10 +265,9 @@ class UnitJournal:
 def _find_trouble() -> str | None:
     """Why this user can read no journal of the system; None if one can be read. `journalctl` itself follows a journal
     that it may not read without a word."""
-    files = [file for pattern in _FILES for file in glob.glob(pattern)]
+    folders = [*_FOLDERS, *(each for folder in _FOLDERS for each in glob.glob(f"{folder}/*"))]
+    files = [file for folder in folders for file in glob.glob(f"{folder}/system.journal")]
     if any(os.access(file, os.R_OK) for file in files):
         return None
-    folders = [pattern.partition("/*")[0] for pattern in _FILES]
-    folders += [each for folder in folders for each in glob.glob(f"{folder}/*")]
     hidden = any(os.path.isdir(folder) and not os.access(folder, os.R_OK | os.X_OK) for folder in folders)
     return NOT_ALLOWED if files or hidden else "there is no journal of systemd here"
