@@ -56,7 +56,7 @@ EXPORTER: Rows[ExporterHealth] = {
     ),
     "uwsgi_exporter_servers_not_watched{reason}": (
         "uWSGIs of this machine that are not watched, by reason: rights (the exporter may not see what they do), "
-        "not_configured, unreadable (now), limit (more than 20 of one user, or than 200 in all). Absent before the "
+        "not_configured, unreadable (now), limit (more than 20 of one user, or 200 in all). Absent before the "
         "first look.",
         lambda health: _count(health.not_watched),
     ),

@@ -62,8 +62,8 @@ OBSERVATION: Rows[Observation] = {
         lambda server: server.reading is not None and not server.is_silent,
     ),
     "uwsgi_found": (
-        "1 for a server that nobody configured, and that no unit of systemd has to run, and for a vassal that its "
-        "Emperor starts on demand: while it is down, it has no metrics, and no alert says so. Absent for all others.",
+        "1 for a server that is neither configured nor run by an enabled unit of systemd, and for a vassal that its "
+        "Emperor starts on demand: while it is down, it has no metrics, and no alert fires. Absent for all others.",
         lambda server: 1 if server.is_optional else None,
     ),
     "uwsgi_verdict_info{verdict,cause,harm}": (
@@ -73,7 +73,7 @@ OBSERVATION: Rows[Observation] = {
         _name_verdict,
     ),
     "uwsgi_verdict_since_time_seconds": (
-        "Since when the verdict has been what it is, whatever its cause, in epoch seconds. Absent if that was before "
+        "Since when the verdict has been the same, whatever its cause, in epoch seconds. Absent if that was before "
         "the exporter began to watch the server.",
         _find_since,
     ),
@@ -142,7 +142,7 @@ ALERT: Rows[Held] = {
     "uwsgi_finding_since_time_seconds": (
         "Since when a finding that needs action holds, in epoch seconds: at most five of a server, the worst first. "
         "urgency: page or ticket. title, act and evidence are sentences, fixed while it is a page; worker_id is "
-        "there if one worker is meant.",
+        "set if it is about one worker.",
         lambda held: held.since,
     ),
 }

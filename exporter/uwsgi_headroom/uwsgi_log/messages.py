@@ -102,7 +102,7 @@ body_timeout known exceptions: clients send their request bodies too slowly for 
 body_aborted event -: clients disconnect while they send a request body == \[uwsgi-body-read\] Error reading
 head_aborted event -: clients disconnect while they send request headers
   == uwsgi_proto_https?_parser\(\) -> client closed connection
-client_left known write_errors: a process writes to a connection that is closed, a client's or one of its own
+client_left known write_errors: a process writes to a closed connection, a client's or its own
   == SIGPIPE: writing to a closed pipe/socket/fd
 write_error known write_errors: responses cannot be written to clients
   == uwsgi_response_[a-z_]{1,40}_do\(\):? (?!TIMEOUT)[A-Z][^\[]{1,60}\[core/writer\.c line | OSError: write error$

@@ -114,14 +114,14 @@ OWN_LOCKS = replace(
 POOL = Kind(
     code="pool_exhausted",
     severity="warning or info",
-    title="Threads wait for one of the {size} places in a pool.",
+    title="Threads wait for a place in a pool of {size}.",
     evidence="On average, {waiting:mean} of {busy:mean} busy threads ({share:percent}) wait for a lock{of_request}, "
     "while exactly {size} others of their worker sleep or wait for a backend.",
     meaning="The lock probably guards a pool of connections, such as that of SQLAlchemy or of an HTTP client: only "
     "{size} requests of a worker run at once. More threads would also wait.",
     act="If the backend can take {all} connections, raise the size of the pool from {size} to {threads}.",
     then="In SQLAlchemy, set `pool_size` and `max_overflow`. Otherwise, let requests hold a connection for less time.",
-    clause="[warning? the threads wait for one of the {size} places in a pool]",
+    clause="[warning? the threads wait for a place in a pool of {size}]",
     runbook="UwsgiLockBound",
     fills_threads=True,
     limits="lock",
@@ -131,7 +131,7 @@ POOL = Kind(
 NO_END = Kind(
     code="waits_for_threads",
     severity="warning",
-    title="Requests wait for other threads or for each other, and do not end.",
+    title="Requests wait for other threads or each other, and never end.",
     evidence="{waiting:mean} of {busy:mean} busy threads ({share:percent}) seem to wait for a lock that no running "
     "request of their worker holds. All requests of {standing:worker} have lasted {seconds:duration} or longer.",
     meaning="Possible causes: a deadlock of two requests; a lock, or a place in a pool, that was never released; or a "
@@ -141,7 +141,7 @@ NO_END = Kind(
     then="[end? Then end {standing:worker} with {end}. ]If a thread is missing, set `lazy-apps`, or start it in a "
     "function with `@postfork`. If requests wait for each other, take the locks in the same order everywhere, and give "
     "each wait a timeout.",
-    clause="requests wait for other threads or for each other, and do not end",
+    clause="requests wait for other threads or each other, and never end",
     replaces=("request_stuck",),
     runbook="UwsgiLockBound",
     fills_threads=True,

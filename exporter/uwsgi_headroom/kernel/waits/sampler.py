@@ -75,7 +75,7 @@ Place = Literal["shared", "output", "websockets", "endless"]
 
 GAP_TIME = "the workers are too many to look at all of them at once"
 GAP_REFUSED = (
-    "a thread that polls hides for what, and the exporter may not read it: allow it the system call process_vm_readv "
+    "what a polling thread waits for is hidden, and the exporter may not read it: allow it the system call process_vm_readv "
     "(SystemCallFilter= in deploy/systemd/waits.conf)"
 )
 

@@ -45,7 +45,7 @@ _MOST_OF_A_LOCK = 2
 Result = State | Literal["idle", "running"]
 """idle: the thread waits for a request. running: it runs or could run."""
 
-GAP_POLL = "a thread that polls hides for what: allow the exporter to read what is polled (--read-pollfds)"
+GAP_POLL = "what a polling thread waits for is hidden: allow the exporter to read what is polled (--read-pollfds)"
 GAP_MANY = "a thread polls more descriptors than are read"
 GAP_SOCKET = "the other end of a socket is not known yet"
 GAP_MIXED = "at least one thread waits for several backends at once, or on a socket whose other end is not known"

@@ -167,7 +167,7 @@ def _review(service: Service, data: ReviewData) -> ServiceReview:
     )
 
 
-_FULL = f"load can double until a limit is reached: all of it is in use. From {percent(REACHED)} on, act."
+_FULL = f"load can double until a limit is fully used. From {percent(REACHED)} on, act."
 WORDS = (
     ("Headroom 2x:", _FULL),
     ("Thread:", "serves one request at a time."),

@@ -104,7 +104,7 @@ def _follow(peaks: Peaks, limit: Limit, uses: Sequence[float | None], *, may_com
 
 
 INTRODUCTION = (
-    "Daily peaks of each limit's use on the fullest server, and when a limit is reached: all of it is in use."
+    "Daily peaks of each limit's use on the fullest server, and when a limit is fully used."
 )
 
 NOTES = (

@@ -228,7 +228,7 @@ def _summarize(server: str, figures: Figures) -> str:
     return fill(SUMMARY, {**facts, "even": 1 / len(figures.workers)})
 
 
-INTRODUCTION = f"How full each limit is. At a headroom of 1x, all of it is in use; from {percent(REACHED)} on, act."
+INTRODUCTION = f"How full each limit is. At a headroom of 1x, it is fully used; from {percent(REACHED)} on, act."
 
 WHEN = (
     "At peak: {peak}.[in_service?  {in_service:threads} of {available} threads were in service.][whole?  No day is "

@@ -188,8 +188,8 @@ def protect(application: ASGIApp, live: LiveConfig) -> tuple[Gate, Callable[[], 
 
 
 _NO_READER = (
-    "403: this exporter watches the servers of all users (--discover), so it answers root, its own user and those of "
-    "--web.readers alone.\nStart it with --web.readers NAME for another user, or set up a login with "
+    "403: this exporter watches the servers of all users (--discover), so it answers only root, its own user and the "
+    "users of --web.readers.\nStart it with --web.readers NAME for another user, or set up a login with "
     "--web.config.file.\n"
 )
 

@@ -147,9 +147,9 @@ class LiveConfig:
             _refuse_weaker(self.active.config, fresh.config)
         except ConfigError as error:
             fields["error"] = str(error)
-            _log.error("web configuration not taken over: the last good one stays", extra={"fields": fields})
+            _log.error("web configuration not applied: the last good one stays", extra={"fields": fields})
         except Exception:  # noqa: BLE001 - the thread must go on looking
-            _log.exception("web configuration not taken over: the last good one stays", extra={"fields": fields})
+            _log.exception("web configuration not applied: the last good one stays", extra={"fields": fields})
         else:
             self.active = fresh
             _log.info("web configuration read again", extra={"fields": fields})
