@@ -24,7 +24,7 @@ RULES = sorted(promtool.RULES.glob("*.yaml"))
 GROUPS: list[dict[str, Any]] = yaml.safe_load((promtool.RULES / "alerts.yaml").read_text())["groups"]
 ALERTS: list[dict[str, Any]] = [rule for group in GROUPS for rule in group["rules"]]
 NAMES = sorted({alert["alert"] for alert in ALERTS})
-MOST_ALERTS, MOST_BYTES = 14, {"alerts.yaml": 12_000, "recording.yaml": 25_000}
+MOST_ALERTS, MOST_BYTES = 14, {"alerts.yaml": 12 << 10, "recording.yaml": 25_000}
 
 
 def cases() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -74,8 +74,8 @@ def test_an_alert_has_its_cases(name):
 
 def test_alerts_and_runbooks_are_few_and_short():
     assert len(ALERTS) <= MOST_ALERTS
-    severities = {alert["labels"]["severity"] for alert in ALERTS if alert["alert"] != "UwsgiServersMissing"}
-    assert severities == {"critical", "warning", "info"}
+    severities = {alert["labels"]["severity"] for alert in ALERTS}
+    assert {each for each in severities if "{{" not in each} == {"critical", "warning", "info"}
     assert sum(len(book.read_text().splitlines()) for book in BOOKS) <= MOST_LINES
 
 
