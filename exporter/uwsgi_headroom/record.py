@@ -310,6 +310,7 @@ class Waits(Struct, frozen=True):
     """The mean number of threads that wait for what their clients send after a request, as with WebSockets."""
     endless: float = 0.0
     """Those of them that nothing but their client wakes: WebSockets wake up to send a ping."""
+    writing: float = 0.0  # threads that wait until clients read more
     streams: tuple[tuple[int, int], ...] = ()
     """The old requests that go on, as event streams do, by worker id and number of the thread."""
     pools: Mapping[int, int] = {}
@@ -554,7 +555,6 @@ class ServerRecord(Struct, frozen=True):
     unrequested: int = 0
     left: tuple[float, ...] = ()
     answered: int = 0
-    unread: int = 0
     clients: tuple[int, int] = (0, 0)
     """As of `HostFacts`."""
     log: LogRecord | None = None

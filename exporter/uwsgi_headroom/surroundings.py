@@ -26,8 +26,7 @@ class TrackedConnections(NamedTuple):
     the kernel drops packets that begin a connection (nf_conntrack-sysctl.rst in the kernel's documentation)."""
 
     entries: int
-    most: int
-    """Entries that there can be."""
+    most: int  # entries that there can be
     dropped: int
     """Packets since the kernel started, also for other reasons."""
 
@@ -57,6 +56,7 @@ class RoleUse(NamedTuple):
     resident_bytes: int
     stopped: tuple[int, ...] = ()
     """The PIDs here of those that a signal or a debugger has stopped."""
+    threads: int = 0  # of all
 
 
 class SharedConnection(NamedTuple):
@@ -117,7 +117,7 @@ class Way(NamedTuple):
 
 
 class WebLine(NamedTuple):
-    """A line of a web server's configuration that leads to a socket of this name and protocol."""
+    """A line of a web server's configuration that leads to a socket; without a name, it turns buffering off."""
 
     name: str
     path: str

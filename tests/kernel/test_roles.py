@@ -57,7 +57,7 @@ def server(request, tmp_path_factory):
 
 @pytest.mark.integration
 def test_every_role_is_recognized(server):
-    assert _count(server) == PROCESSES
+    assert (_count(server), look(server, Roles())["master"].threads) == (PROCESSES, 1)
     assert all(use.resident_bytes > 500_000 for use in look(server, Roles()).values())
 
 

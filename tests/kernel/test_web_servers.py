@@ -36,6 +36,7 @@ def folder(tmp_path, monkeypatch):
         ("uwsgi_pass unix:/srv/run/a.sock;", []),
         ("uwsgi_pass 127.0.0.1:30311;", []),
         ("uwsgi_pass 110.0.0.5:80;", []),
+        ("uwsgi_pass [::1]:3031; uwsgi_buffering off;", [(":3031", "uwsgi_pass", "http"), ("", "uwsgi_buffering", "")]),
         ("proxy_pass http://db; # unix:/run/a.sock;", []),
         ("root:$6$salt$hash:localhost:3031 ;", []),
     ],

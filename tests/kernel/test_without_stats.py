@@ -25,7 +25,7 @@ from tests.support.other_namespaces import as_nobody, as_root, over_ipv6
 from tests.support.real_uwsgi import Uwsgi, bare, free_port, uwsgi_binary, wait_until
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.documents.build import build_server
-from uwsgi_headroom.errors import SourceError
+from uwsgi_headroom.errors import NotStartedError, SourceError
 from uwsgi_headroom.kernel import seen_server
 from uwsgi_headroom.kernel.aside import DIRECT
 from uwsgi_headroom.kernel.facts import HostFacts
@@ -213,6 +213,15 @@ while os.path.exists("hang"):
 def application(environ, start_response):
     return [b""]
 """
+
+
+@as_root
+def test_nobody_listens_in_this_network(tmp_path):
+    program, address = shutil.copy("/bin/sleep", tmp_path / "uwsgi"), parse_address(f"app:127.0.0.1:{free_port()}")
+    with subprocess.Popen(["unshare", "-n", program, "3"]) as elsewhere:
+        wait_until(lambda: psutil.Process(elsewhere.pid).name() == "uwsgi", what="the program to begin")
+        with pytest.raises(NotStartedError, match="another one, as in a container"):
+            look(Host(), address)
 
 
 def test_a_router_or_an_emperor_is_not_down():

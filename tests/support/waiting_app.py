@@ -79,10 +79,11 @@ PATHS = {
     "/hold-file": hold_file,
     "/pool": pool,
     "/websocket": websocket,
+    "/write": float,
 }
 
 
 def application(environ, start_response):
     seconds = PATHS.get(environ["PATH_INFO"], sleep)()
     start_response("200 OK", [])
-    return [b"%f" % (seconds or 0.0)]
+    return [b"%f" % (seconds or 0.0) * (2_000_000 if environ["PATH_INFO"] == "/write" else 1)]

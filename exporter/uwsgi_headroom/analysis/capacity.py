@@ -227,12 +227,10 @@ LEAST_SLICES = 20
 """The fewest slices that can show a connection."""
 
 LEAST_SPREAD = 0.1
-"""The smallest standard deviation of the changes in requests per second, over their mean. A load that is steady, or
-grows steadily, shows neither a connection nor the absence of one."""
+"""The smallest standard deviation of the changes in requests per second, over their mean."""
 
 LEAST_SIGNIFICANCE = 4.0
-"""At or above this t-statistic, others follow the requests. Without a connection, chance reaches it once in four
-hundred times with 20 slices, and once in a thousand with 60 (simulated with normal values: each is in two changes)."""
+"""At or above this t-statistic, others follow the requests: chance reaches it once in four hundred times."""
 
 LEAST_EFFECT = 0.25
 """The smallest fraction of the others' CPU time that must be proportional to the requests. Below it, most of their use

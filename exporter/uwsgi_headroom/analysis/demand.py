@@ -1,15 +1,12 @@
 """Computes offered work: how many requests are in the system at once, in service and in the listen queues.
 
-It is measured as two parts, the mean of the busy threads and the mean length of the queues, so it needs no rate:
-threads that are all busy cut the completed rate off, but not the number of requests that wait for them.
+It is measured as the mean of the busy threads and the mean length of the queues, so it needs no rate.
 
 In an overload the number is a floor. A full queue turns clients away, and these are in no queue; and clients who wait
-for an answer before they ask again ask more often once they get it sooner. So with the same clients, at least this many
-threads would be busy at once if every request found one.
+for an answer before they ask again ask more often once they get it sooner.
 
-What cannot be seen: refused attempts at a UNIX socket are counted nowhere. Those at TCP sockets are counted for all
-listeners of a network namespace together (ListenOverflows), and each SYN that a waiting client sends again counts
-again. So they are kept apart, as a rate, and only from windows in which a TCP queue of this server was full.
+Refused attempts at a UNIX socket are counted nowhere. Those at TCP sockets are counted for all of a network namespace,
+again with each SYN that is sent again: they are kept apart, from windows in which a TCP queue of this server was full.
 """
 
 from __future__ import annotations

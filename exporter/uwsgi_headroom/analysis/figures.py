@@ -275,9 +275,8 @@ POLL_FULL, POLL_AT_TIMES = 0.9, 0.1
 """The part of a worker's async cores that is in use on average, and of the time in which those of all workers are."""
 
 OF_KERNEL = 0.25
-"""The part of a worker's CPU time that is the kernel's. It was 0.42 to 0.49 where the loop only looked again (a worker
-of ten cores, requests that wait for 0.4 s), 0.32 where the requests computed for half of the time, and 0.15 where they
-computed all the time, so that the CPU was the limit."""
+"""The part of a worker's CPU time that is the kernel's: at least 0.42 where the loop only looked again, 0.15 where
+requests computed all the time."""
 
 LEAST_POLLING = 0.1
 """CPUs below which a worker hardly polls: others take what waits. What it uses is near no limit either."""

@@ -14,16 +14,8 @@ from uwsgi_headroom.words.formats import numbered
 from uwsgi_headroom.words.template import Facts, Private, fill
 
 ENDS = (
-    "killed_by_signal",
-    "segmentation_fault",
-    "floating_point_exception",
-    "mercy_kill",
-    "evil_reload",
-    "exception_respawn",
-    "failed_in_worker",
-    "application_not_loaded",
-    "worker_died",
-    "respawning_too_fast",
+    *("killed_by_signal", "segmentation_fault", "floating_point_exception", "mercy_kill", "evil_reload"),
+    *("exception_respawn", "failed_in_worker", "application_not_loaded", "worker_died", "respawning_too_fast"),
 )
 """Messages that say why a worker ended, the most telling first."""
 

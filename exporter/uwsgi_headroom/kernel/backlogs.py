@@ -252,23 +252,20 @@ class _Sockets(Struct, frozen=True):
 class Connections(NamedTuple):
     """TCP connections to the sockets of a server. closed: how long ago, in seconds, it closed those that it closed
     first, within the last minute (TIME_WAIT); left: of those that it still holds, and its clients have closed
-    (CLOSE_WAIT), for how long each client waited, the shortest first; answered: how many of these have an answer;
-    unread: of those that are open, how many have bytes that the client has not taken."""
+    (CLOSE_WAIT), for how long each client waited, the shortest first; answered: how many of these have an answer."""
 
     closed: Sequence[float] = ()
     left: tuple[float, ...] = ()
     answered: int = 0
-    unread: int = 0
 
 
-def list_connections(pid: int, names: Sequence[str], open_too: bool) -> Connections:
-    """The connections of a server. pid: of a process in its network; open_too: whether to look for `unread`. A question
-    for `aside`. Raises OSError."""
-    return ask_in_network_of(pid, partial(_list_connections, names[:_MOST_ENDED], open_too))
+def list_connections(pid: int, names: Sequence[str]) -> Connections:
+    """The connections of a server. pid: a process in its network. A question for `aside`. Raises OSError."""
+    return ask_in_network_of(pid, partial(_list_connections, names[:_MOST_ENDED]))
 
 
-def _list_connections(names: Sequence[str], open_too: bool) -> Connections:
-    states = 1 << sock_diag.TCP_TIME_WAIT | 1 << sock_diag.TCP_CLOSE_WAIT | open_too << sock_diag.TCP_ESTABLISHED
+def _list_connections(names: Sequence[str]) -> Connections:
+    states = 1 << sock_diag.TCP_TIME_WAIT | 1 << sock_diag.TCP_CLOSE_WAIT
     ports = [(int(name.rpartition(":")[2]) & _LARGEST_PORT).to_bytes(2, "big") for name in names]
     families = [(socket.AF_INET, socket.AF_INET6)[name.startswith("[")] for name in names]
     sources = zip(families, ports, strict=True)
@@ -278,8 +275,7 @@ def _list_connections(names: Sequence[str], open_too: bool) -> Connections:
     left = filter(None, map(sock_diag.seconds_to_end, payloads))
     expire = [each[-5] / 1000 for each in found if each[1] == sock_diag.TCP_TIME_WAIT]
     closed = [sock_diag.TIME_WAIT_SECONDS - seconds for seconds in expire]
-    unread = sum(each[1] == sock_diag.TCP_ESTABLISHED and each[-3] > 0 for each in found)
-    return Connections(closed, tuple(sorted(left)[:MOST_LISTED]), sum(map(sock_diag.has_answer, payloads)), unread)
+    return Connections(closed, tuple(sorted(left)[:MOST_LISTED]), sum(map(sock_diag.has_answer, payloads)))
 
 
 class _Address(Struct, frozen=True):

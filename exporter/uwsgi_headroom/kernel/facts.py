@@ -84,8 +84,6 @@ class HostFacts(Struct, frozen=True):
     those on which uWSGI has sent something."""
     answered: int = 0
     """The number of the latter: their clients have their response, and uWSGI's thread is not free yet."""
-    unread: int = 0
-    """Of the open ones, those with bytes that the client has not taken, where hardly any request is completed."""
     clients: tuple[int, int] = (0, 0)
     """How many clients were seen in service in the last minute, and how many of them had left, without stats."""
     identity: MasterIdentity | None = None

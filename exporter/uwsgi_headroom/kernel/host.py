@@ -251,7 +251,6 @@ class Host:
                 unrequested=sum(age < now - self._served_at for age in connections.closed),
                 left=connections.left,
                 answered=connections.answered,
-                unread=connections.unread,
                 clients=getattr(self._seen, "clients", (0, 0)),
                 spooled=self._spools.read(master_pid, snapshot, now) if snapshot.spoolers else {},
                 ways_in=self.ways_in.read(master_pid, snapshot, processes.values(), now, setup.options),
@@ -283,8 +282,7 @@ class Host:
         return self._last
 
     def _list_connections(self, master_pid: int, snapshot: Snapshot, now: float) -> Connections:
-        """The connections, where requests are in service, or hardly any was completed since the last time; those that
-        the server closed, and those with bytes that clients have not taken, in the latter case only."""
+        """The connections, where requests are in service; those that the server closed where few were completed."""
         busy = sum([worker.busy_threads or 0 for worker in snapshot.workers])
         # A ping of uWSGI's is no request, but it adds running time.
         served = [sum([getattr(each, name) or 0 for each in snapshot.workers]) for name in ("requests", "running_time")]
@@ -295,7 +293,7 @@ class Host:
         is_still = 0 <= grown <= busy and snapshot.source == "stats"
         if names and (busy or is_still):
             with suppress(OSError):
-                found = self._asks.ask(list_connections, master_pid, names, is_still and busy > 0)
+                found = self._asks.ask(list_connections, master_pid, names)
                 return found if is_still else found._replace(closed=())
         return Connections()
 

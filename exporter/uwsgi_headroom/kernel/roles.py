@@ -67,15 +67,6 @@ class _Process(Struct):
     is_sure: bool
 
 
-class _Use(Struct):
-    """What the processes of a role use, and how much their CPU time has grown."""
-
-    processes: int = 0
-    grown: float = 0.0
-    resident: int = 0
-    stopped: tuple[int, ...] = ()
-
-
 class Roles:
     """Looks at the processes of one server again and again."""
 
@@ -110,7 +101,7 @@ class Roles:
     ) -> tuple[RoleUse, ...]:
         name, before = _read_name(master), self._known
         self._known = {}
-        uses: dict[Role, _Use] = defaultdict(_Use)
+        uses: dict[Role, list[tuple[int, procfs.ProcessStat, float, bool]]] = defaultdict(list)
         found: dict[int, Role | None] = dict.fromkeys([master, *others])
         found[master] = "master"
         own = len(found)
@@ -129,16 +120,15 @@ class Roles:
             now = self._known[pid] = _Process(role, stat.start, stat.cpu_seconds, is_sure)
             if before and not same:
                 continue  # a worker may have been spawned since the document was written
-            use = uses[role]
-            use.processes += place < own
-            use.grown += now.cpu_seconds - (same or now).cpu_seconds
-            use.resident += stat.pages * _PAGE
-            use.stopped += (pid,) * (stat.state in "Tt")
+            uses[role].append((pid, stat, now.cpu_seconds - (same or now).cpu_seconds, place < own))
         latest = []
-        for role, use in sorted(uses.items()):
-            self._cpu[role] += max(0.0, use.grown)
-            cpus = use.grown / seconds if before else None
-            latest.append(RoleUse(role, use.processes, self._cpu[role], cpus, use.resident, use.stopped))
+        for role, each in sorted(uses.items()):
+            pids, stats, grown, are_own = zip(*each, strict=True)
+            self._cpu[role] += max(0.0, sum(grown))
+            cpus, resident = sum(grown) / seconds if before else None, _PAGE * sum(stat.pages for stat in stats)
+            stopped = tuple(pid for pid, stat in zip(pids, stats, strict=True) if stat.state in "Tt")
+            threads = sum(stat.threads for stat in stats)
+            latest.append(RoleUse(role, sum(are_own), self._cpu[role], cpus, resident, stopped, threads))
         return tuple(latest)
 
 

@@ -20,9 +20,10 @@ from typing import NamedTuple, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from uwsgi_headroom.errors import SourceError
+from uwsgi_headroom.errors import NotStartedError, SourceError
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.aside import Asks, NotYetError
+from uwsgi_headroom.kernel.namespaces import shares_network_namespace
 from uwsgi_headroom.kernel.processes import list_children
 from uwsgi_headroom.kernel.proof import SEARCH_SECONDS, read_start_ticks
 from uwsgi_headroom.kernel.request_sets import (
@@ -219,7 +220,7 @@ class SeenServer:
                 return waiting[0]
         self._unsearched = None
         if not self._inodes:
-            raise SourceError("refused", f"nothing listens at {address.place} in this network namespace")
+            raise _explain_nobody(str(address.place))
         for pid in reversed(self._holders):  # the oldest first: workers may have ended since
             if self._inodes & (procfs.read_socket_inodes(pid) or set()):
                 raise SourceError("refused", _NONE_WAITS.format(pid))
@@ -528,6 +529,17 @@ _NONE_WAITS = (
     "process {} is a uWSGI of which no worker waits for requests: they load the application, or end before they have, "
     "or it is an Emperor without a vassal"
 )
+
+
+def _explain_nobody(place: str) -> SourceError:
+    """Why nothing listens: uWSGI does not run, or does so in another network namespace, as in a container."""
+    why = f"nothing listens at {place} in this network namespace"
+    change = "Start uWSGI, or, if it is in a container, check `pid:` with its PID, or run uwsgi-headroom there."
+    named = filter(_is_named_like_uwsgi, procfs.list_processes(SEARCH_SECONDS))
+    if elsewhere := [pid for pid in named if shares_network_namespace(pid) is False]:
+        why += "; a uWSGI runs in another one, as in a container"
+        change = f"Check `pid:{min(elsewhere)}`: that uWSGI has a network namespace of its own."
+    return NotStartedError("refused", why, change)
 
 
 def _is_named_like_uwsgi(pid: int) -> bool:

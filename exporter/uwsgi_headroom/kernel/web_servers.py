@@ -48,6 +48,7 @@ _NOT_READ = re.compile(r"(?:sites|mods|modules|conf)-available")  # unless a lin
 _MOST_FILES, _MOST_BYTES, _MOST_LINES, _MOST_SECONDS = 500, 256 << 10, 20, 0.2
 _ENDS = re.compile(rb"[;{}]")  # of a directive
 _GIVEN = re.compile(rb"^(?:nginx: master process .* -c |\S*(?:apache2|httpd)\0(?:.*\0)?-f\0)(/[^\s;\0]+)")
+_UNBUFFERED = re.compile(rb"^[^#\n]*?\b((?:uwsgi|proxy)_buffering)\s+off\s*;", re.MULTILINE)
 _DIRECTIVE = re.compile(rb"[A-Za-z_]{3,40}")  # a file that is none of a web server's may have secrets in this place
 _HERE = r"(?:127\.0\.0\.1|localhost|\[::1\])"
 
@@ -67,6 +68,8 @@ def find_lines(sockets: tuple[tuple[str, str, str], ...], web_servers: tuple[int
                 if words and _DIRECTIVE.fullmatch(words[0]) and b"#" not in before:
                     number = text.count(b"\n", 0, begin) + 1
                     found.append(WebLine(name, path, number, words[0].decode(), protocol))
+        if found and found[-1].path == path and (off := _UNBUFFERED.search(text)):
+            found.append(WebLine("", path, text.count(b"\n", 0, off.start(1)) + 1, off[1].decode(), ""))
     return tuple(found)
 
 

@@ -26,13 +26,13 @@ and has no application loaded.
 
 Role = Literal["rejected", "failed", "setting", "known", "event"]
 """What becomes of a message. rejected: requests that no application saw; failed: something that uWSGI could not do;
-setting: an option that has no effect or cannot work. Each of these has a finding of its own. known: another finding
-judges the same by better figures, and only quotes the log. event: it is worth a line in the journal, no finding."""
+setting: an option that has no effect. Each of these has a finding of its own. known: another finding quotes the log.
+event: it is worth a line in the journal."""
 
 
 class Message(NamedTuple):
-    """One known message. says: what uWSGI reports, as a clause; harm: why that matters; change: what to do, in the
-    imperative; proof: None if nothing can prove it."""
+    """One known message. says: what uWSGI reports, as a clause; harm: why that matters; change: what to do;
+    proof: None if nothing can prove it."""
 
     code: str
     role: Role
@@ -122,8 +122,7 @@ harakiri event harakiris: {worker} was ended by `harakiri` == \*\*\* HARAKIRI ON
 harakiri_skipped event -: `harakiri` spares {worker}, because the listen queue is below `harakiri-queue-threshold`
   == HARAKIRI: Skipping harakiri on worker <worker>
 harakiri_other failed -: uWSGI killed a mule, a spooler, a gateway or a cron job that took too long
-  == \*\*\* HARAKIRI ON (?:MULE|THE SPOOLER|GATEWAY|CRON)
-  !! The work of this process is lost.
+  == \*\*\* HARAKIRI ON (?:MULE|THE SPOOLER|GATEWAY|CRON) !! The work of this process is lost.
   >> Raise `mule-harakiri`, `spooler-harakiri` or the cron job's limit, or let the process do less.
 respawning_too_fast known respawns: workers end as soon as they start
   == worker respawning too fast !!!
@@ -137,8 +136,7 @@ mercy_kill_other event -: a mule or a spooler did not end in time and was killed
 exception_respawn known pid_gone: {worker} ended by an exception of `reload-on-exception`
   == \.\.\. monitored exception detected, respawning worker <worker> \(pid:? <pid>
 inconsistent_worker failed pid_gone: the state of {worker} was inconsistent, so uWSGI replaced all workers together
-  == !!! inconsistent state reported by worker <worker> \(pid:? <pid>
-  !! Every request in service is lost.
+  == !!! inconsistent state reported by worker <worker> \(pid:? <pid> !! Every request in service is lost.
   >> In uWSGI's log, the line before this message names the plugin that asked for this restart.
 evil_reload failed pid_gone: {worker} was killed at the limit of `evil-reload-on-rss` or `evil-reload-on-as`
   == \*\*\* EVIL RELOAD ON WORKER <worker> (?:RSS|ADDRESS SPACE): <n> \(pid: <pid>
@@ -253,6 +251,11 @@ ports_used_up failed -: the application cannot open a connection, because no loc
   == OSError: \[Errno 99\] Cannot assign requested address
   !! Requests that need this connection fail.
   >> Keep connections open in a pool: a closed one keeps its port for a minute (`ss -s`, timewait).
+postgres_full failed -: PostgreSQL has no connection left
+  == psycopg2?\.OperationalError: (?:[^\n]{1,200}: )?FATAL:  (?:sorry, too many|remaining connection)
+  !! Requests that need one fail. >> Let workers keep fewer connections, or put PgBouncer in front.
+sqlite_locked failed -: a SQLite database is locked == sqlite3\.OperationalError: database is locked
+  !! Requests that write to it fail. >> Keep write transactions short, and set `PRAGMA journal_mode=WAL`.
 body_not_buffered failed read_errors: uWSGI cannot buffer request bodies, because the disk with `TMPDIR` is full
   == uwsgi_postbuffer_do_in_disk\(\)/[a-z_]{1,20}\(\):? No space left on device \[
   !! The application never gets these uploads, and their clients get an error.
@@ -318,7 +321,7 @@ status_4xx known -: responses have the status 400, 403, 404 or 405
 what to do about it."""
 
 _METHODS = (b"GET", b"POST", b"HEAD", b"PUT", b"PATCH", b"OPTIONS", b"DELETE", b"CONNECT", b"TRACE", b"PRI", b"PROXY")
-"""How HTTP and the PROXY protocol begin. Of the uwsgi protocol, the second and third byte are the size of the head."""
+"""How HTTP and the PROXY protocol begin: uWSGI takes their bytes 2 and 3 for a size."""
 
 _PARTS = {
     "<worker>": r"(?P<worker>\d{1,6})",
@@ -357,7 +360,7 @@ ENDS_START = (
     *("bind_failed", "home_wrong", "directory_missing", "plugin_missing", "no_request_plugin", "queue_above_somaxconn"),
     *("unknown_option", "no_callable", "application_not_loaded", "no_application_loaded"),
 )
-"""Messages that say why uWSGI does not start, the most telling first."""
+"""Why uWSGI does not start, the most telling first."""
 
 SIGNALS: Mapping[int, str] = {
     **dict.fromkeys((1, 2, 15), "Another program, or a person, sent this signal."),
@@ -395,8 +398,7 @@ def advise(code: str, limit: int | None = None) -> str:
 
 
 HEAD = 4
-"""Bytes at the beginning of a line by which the patterns that may match it are found. Every pattern begins with that
-many plain bytes: finding a line then takes a tenth of the time of trying the patterns."""
+"""Bytes at the beginning of a line by which its patterns are found: each begins with so many plain bytes."""
 
 
 def _head(pattern: bytes) -> bytes:
@@ -406,7 +408,7 @@ def _head(pattern: bytes) -> bytes:
 
 @cache
 def index() -> Mapping[bytes, tuple[tuple[Message, re.Pattern[bytes]], ...]]:
-    """The compiled patterns by the first bytes of the lines that they match. Compiling takes 50 ms, once."""
+    """The compiled patterns by the first bytes of the lines that they match."""
     by_head: dict[bytes, list[tuple[Message, re.Pattern[bytes]]]] = {}
     for message in MESSAGES:
         for pattern in message.patterns:

@@ -99,9 +99,10 @@ WEBSOCKET = (
 UPLOAD = b"POST /websocket HTTP/1.0\r\nContent-Length: 999\r\n\r\n"
 
 
-@pytest.mark.parametrize(("sends", "are_websockets"), [(WEBSOCKET, True), (UPLOAD, False)])
-def test_a_websocket_is_no_slow_client(sends, are_websockets):
-    """Its thread polls for another time than uWSGI does for a request, as for the rest of an upload."""
+@pytest.mark.parametrize(
+    ("sends", "websockets", "writing"), [(WEBSOCKET, 6, 0), (UPLOAD, 0, 0), (b"GET /write HTTP/1.0\r\n\r\n", 0, 6)]
+)
+def test_what_a_client_is_waited_for(sends, websockets, writing):
     with uwsgi(*TWO_BY_FOUR, "--post-buffering", "1", app=APP) as server, ExitStack() as stack:
         clients = [stack.enter_context(socket.create_connection(("127.0.0.1", server.http))) for _ in range(6)]
         for client in clients:
@@ -109,7 +110,7 @@ def test_a_websocket_is_no_slow_client(sends, are_websockets):
         wait_until(lambda: busy(server) == 6, what="the requests to be in service")
         waits = wait_for(Host(waits=WaitSetting()), server, "client", 0.9)
         assert waits.threads == {"client": 6}
-        assert waits.websockets == 6 * are_websockets
+        assert (waits.websockets, waits.writing) == (websockets, writing)
 
 
 def test_a_backend_with_a_name():

@@ -197,6 +197,9 @@ def _compute_factor(figures: Figures, cause: Finding) -> Iterator[float]:
         yield 1 / part
     if cause.code == "backend_saturated" and saturation and throughput and fills_threads(figures, saturation):
         yield max(1.0, saturation.high / throughput)
+    if cause.code == "router_full":
+        routers = [each for each in figures.server.roles if each.role == "router"]
+        yield from [max(1.0, each.processes / each.cpus) for each in routers if each.cpus]
 
 
 __all__ = [

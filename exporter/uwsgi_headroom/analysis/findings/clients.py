@@ -1,8 +1,7 @@
 """Findings about what clients get: none of the response, because they left; an exception, an error, a static file.
 
-For each answer that uWSGI cannot write, it counts a write error and mostly an exception as well, though the application
-raised none (measured on uWSGI 2.0.31). So write errors are taken from the exceptions. A client that closes a TCP
-connection without a reset may not be noticed: both counts are lower bounds.
+For each answer that uWSGI cannot write, it counts a write error and mostly an exception as well, so these are taken
+from the exceptions. A client that closes a TCP connection without a reset may not be noticed.
 """
 
 from __future__ import annotations
@@ -34,9 +33,7 @@ application decides what is an error."""
 
 SURELY = 1.5
 """By so many standard deviations (the square root of a count that is random) the number has to be above that fraction:
-3 exceptions in 40 requests, 6 in 200. Without it, three in a minute of 300 requests were a warning, which
-chance brings several times a day where one request in 1,000 raises one. If surely most requests raise one, from nine
-of nine on, hardly anybody is served, which is critical."""
+else chance would bring a warning several times a day."""
 
 STATUS_5XX = r"\|app: .*\(HTTP/[0-9.]+ 5[0-9]{2}\)"
 """What the lines of requests with such a status have, for grep."""
@@ -156,7 +153,7 @@ RAISE = Kind(
     then=LOG,
     runbook="UwsgiExceptionsHigh",
     explained_by="descriptors_used_up",
-    log=("traceback", "client_left", "write_error"),
+    log=("postgres_full", "sqlite_locked", "traceback", "client_left", "write_error"),
 )
 RAISE_FEW = replace(RAISE, severity="info", act="", then="", log=())
 MOST_RAISE = replace(

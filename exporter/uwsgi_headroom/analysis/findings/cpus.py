@@ -33,8 +33,7 @@ from uwsgi_headroom.words.template import Facts, Private
 
 THROTTLED = (0.1, 0.25)
 """The part of the quota's periods in which it stopped the workers that is a finding if requests were measured to wait
-for a CPU as well, and the part that is one where that is not measured: a period that ends while a request runs delays
-it by up to a tenth of a second."""
+for a CPU as well, and the part that is one where that is not measured."""
 
 OF_WAIT = 0.03
 """The stops have to add up to this part of the time for which requests waited for a CPU: else they wait for others. The

@@ -64,6 +64,7 @@ CAUSES = [
     "clients_left",
     "cheaper_does_not_scale",
     "saturation",
+    "router_full",
 ]
 """The codes of the causes of waiting, the deepest first: each, where it is seen, causes those after it."""
 
@@ -94,7 +95,7 @@ def find_harm(findings: Sequence[Finding]) -> str | None:
 
 def diagnose(figures: Figures, findings: Sequence[Finding]) -> list[Finding]:
     """The findings, worst first, with the harms of waiting joined to their cause, or to the worst of them."""
-    cause = find_cause(findings)
+    cause = find_cause(each for each in findings if each.code != "router_full")  # there, clients wait before
     harms = [each for each in findings if cause and each.kind.explained_by == cause.code]
     waiting = sorted((each for each in findings if each.kind.waiting), key=lambda each: each.kind.waiting)
     harms += [each for each in waiting if _hurts(figures, each, cause)]

@@ -25,13 +25,7 @@ from uwsgi_headroom.analysis.shortages import (
     name_wait_of_holder,
     waits_for_cpu,
 )
-from uwsgi_headroom.analysis.wait_states import (
-    MOSTLY,
-    WaitFigures,
-    is_contended,
-    of_request,
-    queues_for_lock,
-)
+from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, is_contended, of_request, queues_for_lock
 from uwsgi_headroom.analysis.worker_states import end, find_outside_holder, see_calls, show_calls
 from uwsgi_headroom.record import WorkerRecord
 from uwsgi_headroom.words.formats import percent, rate
@@ -174,6 +168,16 @@ WAIT = replace(
     "`threads` for requests help only if the background threads work for several requests at the same time.",
     clause="[bound? the threads wait for background threads of their worker]",
 )
+LOST_AT_FORK = replace(
+    WAIT,
+    severity="critical, warning or info",
+    title="Requests most likely wait for a thread that exists only in uWSGI's master.",
+    evidence=WAIT.evidence + " The workers have no other threads, and the master has {own} beside its first one.",
+    meaning="A thread that was started before uWSGI forked the workers, as by an import, does not exist in them.",
+    act="Set `lazy-apps`, or start the thread after the fork, in a function with `@postfork`.",
+    then="If {calls} shows that requests wait for each other instead, take locks in the same order everywhere.",
+    clause="requests most likely wait for a thread that exists only in uWSGI's master",
+)
 WAIT_ALONE = replace(
     WAIT,
     title="Requests wait on locks or events until a timeout or another process ends the wait.",
@@ -296,16 +300,21 @@ def _describe_holder(figures: Figures, outside: int | None, *, is_file: bool) ->
 
 def _own_threads(figures: Figures, *, is_bound: bool) -> Finding:
     server, seconds = figures.server, max(ENDLESS[0], ENDLESS[1] * (figures.flow.response_time or 0.0))
-    if standing := _list_standing(figures, seconds):
+    serving = {worker.worker_id: worker.threads or 0 for worker in server.workers}
+    others = [(each.process_threads or inf) - serving.get(each.worker_id, 0) for each in figures.window.workers]
+    is_alone = max(others, default=0) <= 0 and not _start_threads(figures)
+    own = max([each.threads - 1 for each in server.roles if each.role == "master"], default=0)
+    standing = _list_standing(figures, seconds)
+    if is_alone and own > 0 and not server.setup.options.lazy_apps:
+        stuck = sum(len(worker.ages) for worker in _list_standing(figures, figures.stuck_seconds))
+        are_many = 2 * stuck >= (figures.ceiling or inf)  # as of `request_stuck`, which this explains
+        return LOST_AT_FORK.found(figures, own=own, worse=2 * are_many or bool(standing) or _are_scarce(figures))
+    if standing:
         ids = [worker.worker_id for worker in standing]
         oldest = max(age or 0.0 for worker in standing for age in worker.ages.values())
         surely = is_standing(figures.flow) or oldest >= figures.stuck_seconds
         facts: Facts = {"seconds": seconds, "calls": see_calls(server, ids[0]), "standing": ids}
         return NO_END.found(figures, facts, end=surely and end(server, standing))
-    serving = {worker.worker_id: worker.threads or 0 for worker in server.workers}
-    others = [(each.process_threads or inf) - serving.get(each.worker_id, 0) for each in figures.window.workers]
-    # Without other threads, another request, another process or a timeout has to end the wait.
-    is_alone = max(others, default=0) <= 0 and not _start_threads(figures)
     row = WAIT_ALONE if is_alone else WAIT
     is_much = is_alone and figures.share("lock") * (figures.flow.observed or 0.0) >= USED * (figures.available or inf)
     return row.found(figures, bound=is_bound, worse=_are_scarce(figures) or is_much)

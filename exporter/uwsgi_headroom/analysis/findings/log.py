@@ -80,12 +80,8 @@ UNANSWERED = Kind(
     page_after=60,
     runbook="UwsgiNoApplication",
     log=(
-        "tls_on_uwsgi_socket",
-        "modifier_unavailable",
-        "empty_request",
-        "body_too_large",
-        "bad_packet",
-        "too_many_variables",
+        *("tls_on_uwsgi_socket", "modifier_unavailable", "empty_request"),
+        *("body_too_large", "bad_packet", "too_many_variables"),
     ),
 )
 

@@ -160,6 +160,8 @@ ROUTER_FULL = Kind(
     meaning="It has one thread for all connections, with their TLS handshakes, so clients wait for it before a worker "
     "has their request. No figure of the workers shows that wait.",
     act="Raise `http-processes`, or let a web server such as nginx do TLS and keep connections alive.",
+    clause="uWSGI's router uses most of a CPU",
+    limits="always",
 )
 
 SETTINGS_HURT = Kind(

@@ -54,8 +54,7 @@ LEAST_SHARED = 0.05
 
 AT_ONCE = 1.25
 """With more threads than one in such a connection on average, several wait for an answer at the same time, and each
-takes the answer that comes first. With fewer, a lock of all processes may keep them apart: one thread after the other
-is then seen, and a look that takes a moment sees some of them twice."""
+takes the answer that comes first. With fewer, a lock of all processes may keep them apart."""
 
 LEAST_BLOCKED = 0.9
 """The same for what stops a server: its only thread is blocked for nearly all of the time."""
@@ -64,8 +63,7 @@ OF_MOST = 0.5
 """So many threads for each active worker in one place, on average, are one of nearly every worker."""
 
 OWN_USED = 0.25
-"""The share of the threads that wait for requests to their own server from which on that is a warning: as many serve
-these requests, and random arrivals soon take the rest."""
+"""The share of the threads that wait for requests to their own server from which on that is a warning."""
 
 MOST_DESTINATIONS = 4
 """The most destinations that evidence lists."""
@@ -134,7 +132,14 @@ WAIT_FOR_CLIENTS = Kind(
     fills_threads=True,
     states=("client",),
 )
-"""If no request is completed, clients may not be slow: behind uWSGI's router, threads of an `http-socket` read."""
+READ_SLOWLY = replace(
+    WAIT_FOR_CLIENTS,
+    title="Threads wait for clients that read their responses slowly.",
+    act=f"[off? Remove `{{off}} off` ({{place}}), or limit it to event streams.][not off? {SLOW.act}]",
+    then="In nginx, `uwsgi_buffering off`, `proxy_buffering off` and the header `X-Accel-Buffering: no` pass the "
+    "slowness of clients on to uWSGI. More threads would also wait.",
+    clause="[held? clients read their responses slowly][held, off? , and `{off} off` makes uWSGI wait for them]",
+)
 STAY_OPEN = replace(
     WAIT_FOR_CLIENTS,
     title="Threads wait for connections that stay open.",
@@ -327,11 +332,14 @@ def _clients(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         return
     is_many, share = threads >= warning * available, threads / max(threads, waits.total)
     facts: Facts = {"threads": mean_threads(available), "held": share >= MOSTLY, "waiting": threads, "share": share}
-    if wait_for_websockets(figures.server):
+    off = next((each for each in figures.server.ways_in.lines if each.directive.endswith("_buffering")), None)
+    if figures.server.sample.writing >= MOSTLY * threads:
+        place = Private(off and f"{off.path}:{off.line}", "in nginx's configuration")
+        yield READ_SLOWLY.found(figures, facts, off=off and off.directive, place=place, worse=is_many)
+    elif wait_for_websockets(figures.server):
         yield STAY_OPEN.found(figures, facts, worse=is_many)
     else:
-        takes_no_bytes = figures.server.unread >= MOSTLY * threads  # so it is not the protocol
-        yield WAIT_FOR_CLIENTS.found(figures, facts, served=figures.flow.requests != 0 or takes_no_bytes, worse=is_many)
+        yield WAIT_FOR_CLIENTS.found(figures, facts, served=figures.flow.requests != 0, worse=is_many)
 
 
 COMPUTING: tuple[State, ...] = ("cpu", "cpu_wait", "interpreter_lock")

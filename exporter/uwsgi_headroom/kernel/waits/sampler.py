@@ -71,13 +71,11 @@ _ASKING, _MOST_TURNS = ("backend", "interpreter_lock", "running"), 4
 _HELPERS_SECONDS, _MOST_HELPERS = 1.0, 16
 """How often the threads beside one event loop are looked at, and how many, 10 us each."""
 
-Place = Literal["shared", "output", "websockets", "endless"]
+Place = Literal["shared", "output", "websockets", "endless", "writing"]
 
 GAP_TIME = "the workers are too many to look at all of them at once"
-GAP_REFUSED = (
-    "what a polling thread waits for is hidden, and the exporter may not read it: allow it the system call process_vm_readv "
-    "(SystemCallFilter= in deploy/systemd/waits.conf)"
-)
+GAP_REFUSED = "what a polling thread waits for is hidden, and the exporter may not read it: allow it the system call "
+GAP_REFUSED += "process_vm_readv (SystemCallFilter= in deploy/systemd/waits.conf)"
 
 _ASYNC = "a worker of this uWSGI serves all its requests on one thread, which does not show what each one waits for"
 _TWO_LOCKS = (
@@ -507,6 +505,7 @@ class WaitSampler:
             pool_variable=self._pool_variable,
             websockets=places["websockets"],
             endless=places["endless"],
+            writing=places["writing"],
             pools=self._find_pools(decided, snapshot) if weight == 1 else self._pools.sizes(),
             holder=self._holders.find(),
             holder_backend=self._holders.behind,
@@ -528,6 +527,7 @@ class WaitSampler:
             self._output, self._output_socket = output, _show(what.address)
         if result == "disk":
             remember(self._file_systems, self._mounts.find(seen.by.pid, wait.file_system, wait.path))
+        places["writing"] += count * (result == "client" and wait.writes)
         if result == "client" and wait.beyond and not wait.writes:
             places["websockets"] += count
             places["endless"] += count * wait.endless

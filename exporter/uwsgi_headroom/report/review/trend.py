@@ -103,9 +103,7 @@ def _follow(peaks: Peaks, limit: Limit, uses: Sequence[float | None], *, may_com
     return LimitTrend(limit=limit, peaks=peaks_by_day, forecast=forecast)
 
 
-INTRODUCTION = (
-    "Daily peaks of each limit's use on the fullest server, and when a limit is fully used."
-)
+INTRODUCTION = "Daily peaks of each limit's use on the fullest server, and when a limit is fully used."
 
 NOTES = (
     "[left_out? {left_out:day} left out: too little is known. ][unlike? {unlike:day} left out: other threads or CPUs "
