@@ -41,6 +41,13 @@ def test_a_uwsgi_that_takes_all_the_time():
     assert "other processes took all the time" in subject.problem
 
 
+def test_a_relative_name_with_chdir(tmp_path, monkeypatch, capsys):
+    (tmp_path / "shop.ini").write_text(f"{BARE}chdir = /\n")
+    monkeypatch.chdir(tmp_path)
+    assert review(capsys, "shop.ini") == review(capsys, str(tmp_path / "shop.ini"))
+    assert "max_requests_delta" in review(capsys, "shop.ini")[1]
+
+
 @pytest.mark.integration
 def test_the_lines_are_what_uwsgi_takes(tmp_path, capsys):
     """With all advised lines in the file, uWSGI starts in strict mode, and the review has no more advice."""
