@@ -44,8 +44,9 @@ def test_a_uwsgi_that_takes_all_the_time():
 def test_a_relative_name_with_chdir(tmp_path, monkeypatch, capsys):
     (tmp_path / "shop.ini").write_text(f"{BARE}chdir = /\n")
     monkeypatch.chdir(tmp_path)
-    assert review(capsys, "shop.ini") == review(capsys, str(tmp_path / "shop.ini"))
-    assert "max_requests_delta" in review(capsys, "shop.ini")[1]
+    advice = review(capsys, "shop.ini")[1]
+    assert "max_requests_delta" in advice
+    assert advice.keys() == review(capsys, str(tmp_path / "shop.ini"))[1].keys()
 
 
 @pytest.mark.integration

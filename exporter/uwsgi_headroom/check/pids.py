@@ -154,7 +154,7 @@ def _choose(server: ServerDocument, numbers: Sequence[int], *, stuck: bool) -> l
 
 _HEAD = "{name}  uWSGI {version}[host?  on {host}], master {master:plain}[read? , read at {read}]"
 _ABSENT = "{absent:Worker} {absent:has|have} no process now."
-_WITHOUT_LOSS = "Without loss (each worker ends after its last request, so a stuck one never does):"
+_WITHOUT_LOSS = "Without loss (a worker ends after its last request; a stuck one never does):"
 
 
 def render_lines(server: ServerDocument, chosen: Sequence[WorkerSection]) -> Iterator[str]:

@@ -301,7 +301,8 @@ def read_options(pid: int, *, oldest_worker: float | None = None, proc: Path = P
 def read_file_options(name: str) -> Options:
     """The options that `uwsgi --ini NAME` would have, started in the current directory. Never raises."""
     reading = _Reading(MasterFiles(os.getpid()))
-    reading.take_command_line(["--ini", os.path.abspath(name)])  # it may have `chdir`
+    reading.take_command_line(["--ini", name])
+    reading._relative = False  # to this directory, whatever its `chdir`
     return reading.result(changed=False)
 
 
