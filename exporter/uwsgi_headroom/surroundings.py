@@ -76,12 +76,14 @@ class Rival(NamedTuple):
     serves: bool
 
 
-SharedSocket = Literal["same", "older", "port"]
-"""The same one; an older one, which was at this path before; or another one of this port (`reuse-port`)."""
+SharedSocket = Literal["same", "older", "port", "fork"]
+"""The same one; an older one, which was at this path before; another one of this port (`reuse-port`); or the same, by a
+process that a worker forked."""
 
 
 class Sharer(NamedTuple):
-    """Another uWSGI that waits for requests at a socket of this name: since when, in epoch seconds, both do."""
+    """Another uWSGI that waits for requests at a socket of this name: since when, in epoch seconds, both do. Of forked
+    ones: the oldest, its parent, and how many there are."""
 
     name: str
     pid: int
@@ -89,6 +91,17 @@ class Sharer(NamedTuple):
     socket: SharedSocket
     is_stopped: bool
     is_older: bool
+    parent: int = 0
+    number: int = 1
+
+
+class Keeper(NamedTuple):
+    """Programs of a name that hold connections of clients, which no worker holds any more: since when the oldest runs,
+    in epoch seconds. The name is empty if it is not plain."""
+
+    program: str
+    since: float
+    connections: int
 
 
 class Refusal(NamedTuple):
@@ -161,6 +174,7 @@ class WaysIn(NamedTuple):
     errors: tuple[WebError, ...] = ()
     sharers: tuple[Sharer, ...] = ()
     dead_ends: tuple[str, ...] = ()
+    keepers: tuple[Keeper, ...] = ()
 
     @property
     def is_clear(self) -> bool:

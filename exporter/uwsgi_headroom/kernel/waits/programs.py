@@ -36,8 +36,13 @@ def find_program(address: str) -> tuple[str, int]:
         for pid in procfs.list_processes(_SEARCH_SECONDS * bool(targets)):
             with suppress(OSError):
                 if any(target in targets for _, target in procfs.list_descriptors(pid, _MOST_DESCRIPTORS)):
-                    return "".join(_NAME.findall(procfs.read_name(pid))[:1]), pid
+                    return name_program(pid), pid
     return "", 0
+
+
+def name_program(pid: int) -> str:
+    """The name of a process, empty if it is not plain. Raises OSError."""
+    return "".join(_NAME.findall(procfs.read_name(pid))[:1])
 
 
 class _Look(NamedTuple):
