@@ -77,27 +77,24 @@ class Rival(NamedTuple):
 
 
 SharedSocket = Literal["same", "older", "port", "fork"]
-"""The same one; an older one, which was at this path before; another one of this port (`reuse-port`); or the same, by a
-process that a worker forked."""
+"""The same; an older one, which was at this path before; another of this port (`reuse-port`); of a forked process."""
 
 
 class Sharer(NamedTuple):
-    """Another uWSGI that waits for requests at a socket of this name: since when, in epoch seconds, both do. Of forked
-    ones: the oldest, its parent, and how many there are."""
+    """Another uWSGI that waits for requests at a socket of this name: since when, in epoch seconds, both do."""
 
     name: str
     pid: int
     since: float
     socket: SharedSocket
-    is_stopped: bool
-    is_older: bool
+    is_stopped: bool = False
+    is_older: bool = False
     parent: int = 0
-    number: int = 1
+    number: int = 1  # of forked ones, of which this is the oldest
 
 
 class Keeper(NamedTuple):
-    """Programs of a name that hold connections of clients, which no worker holds any more: since when the oldest runs,
-    in epoch seconds. The name is empty if it is not plain."""
+    """Programs that hold connections of clients, and no worker does. since: the start of the oldest, which is named."""
 
     program: str
     since: float
@@ -139,6 +136,11 @@ class WebLine(NamedTuple):
     protocol: str
 
 
+WebCause = Literal[
+    "large_head", "none_alive", "not_buffered", "timed_out", "unread", "uploads", "full", "short", "closed", "refused"
+]
+
+
 class WebError(NamedTuple):
     """How often the error log of a web server says something about an address, since the first look. name: of the
     socket; empty if the address is none of this uWSGI's. reason: the operating system's, empty without one."""
@@ -146,18 +148,7 @@ class WebError(NamedTuple):
     name: str
     address: str
     program: str
-    cause: Literal[
-        "large_head",
-        "none_alive",
-        "not_buffered",
-        "timed_out",
-        "unread",
-        "uploads",
-        "full",
-        "short",
-        "closed",
-        "refused",
-    ]
+    cause: WebCause
     reason: str
     log: str
     number: int

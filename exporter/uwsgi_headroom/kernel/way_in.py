@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -27,7 +26,7 @@ from uwsgi_headroom.kernel.aside import DIRECT, Asks, NotYetError
 from uwsgi_headroom.kernel.namespaces import ask_in_network_of, read_pid_numbers
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.kernel.request_sets import find_sets, list_accepted, list_connections, name_listening
-from uwsgi_headroom.kernel.waits.programs import name_program
+from uwsgi_headroom.kernel.waits.programs import NAME
 from uwsgi_headroom.kernel.waits.system_calls import CALLS, parse_system_call, read_system_call
 from uwsgi_headroom.kernel.web_servers import find_errors, find_lines, find_web_servers
 from uwsgi_headroom.record import UNKNOWN, Options, is_tcp
@@ -40,10 +39,9 @@ come, and where files are read; and after one without an answer: a file system t
 a minute."""
 
 _MOST_SOCKETS, _MOST_DESCRIPTORS = 16, 256
-_SEARCH_SECONDS, _ASK_SECONDS = 0.1, 0.2
+_SEARCH_SECONDS, _ASK_SECONDS, _KEEPER_SECONDS = 0.1, 0.2, 1.0
 _LOOKS = 20  # at a process that may take requests, 2 ms apart: whether it holds a connection
 _MOST_USERS = 8
-_MOST_KEEPERS, _KEEPER_SECONDS = 16, 1.0
 
 
 class WaysInReader:
@@ -96,11 +94,10 @@ def read_ways(
     came: bool,
     reads_files: int = 0,
     routed_to: Sequence[str] = (),
-    served: tuple[Sequence[int], Sequence[str]] = ((), ()),
+    served: tuple[Sequence[int], Sequence[str]] = ((), ()),  # the workers, and the names of their sockets
 ) -> WaysIn:
     """The ways in to a uWSGI with sockets of these names and protocols; a question for `aside`. known: those that were
-    clear before; came: whether requests came since; served: the workers, and the names of their sockets. None are known
-    if the master's descriptors are hidden."""
+    clear before; came: whether requests came since. None are known if the master's descriptors are hidden."""
     held = procfs.read_socket_inodes(master_pid) or frozenset()
     bound = ask_in_network_of(master_pid, _list_bound)
     own, ways = {each.name: each for each in bound if each.inode in held}, list[Way]()
@@ -121,7 +118,7 @@ def read_ways(
     sharers = tuple(_find_sharers(master_pid, names, held, listening)) if listening else ()
     ports = {_key(name) for name in listening.values() if is_tcp(name)}
     dead = [each for each in routed_to if ports and _is_dead(master_pid, each, ports)]
-    keepers = _find_keepers(master_pid, *served, held)
+    keepers = tuple(_find_keepers(master_pid, *served, held))
     return WaysIn(tuple(ways), came, lines or (), errors or (), sharers, tuple(dead), keepers)
 
 
@@ -225,8 +222,7 @@ def _find_sharers(
             targets = {target for _, target in procfs.list_descriptors(pid, _MOST_DESCRIPTORS)}
             for name, inode in (named[target] for target in targets & named.keys()):
                 if inode in held and _is_forked(pid, leader, master_pid, inode):
-                    start = procfs.read_start(pid) or 0.0
-                    fork = Sharer(name, pid, start, "fork", stat.state in "Tt", is_older=False, parent=stat.parent)
+                    fork = Sharer(name, pid, procfs.read_start(pid) or 0.0, "fork", parent=stat.parent)
                     forks += [fork] * _takes_requests(pid)
                 elif leader not in leaders and inode in find_sets([pid])[0].waits:
                     leaders.add(leader)
@@ -234,64 +230,37 @@ def _find_sharers(
                     kind: SharedSocket = "same" if inode in held else "port" if is_tcp(name) else "older"
                     is_stopped, is_older = stat.state in "Tt", start < own_start
                     yield Sharer(name, leader, max(start, own_start), kind, is_stopped, is_older)
-    yield from [fork._replace(number=len({each.pid for each in forks})) for fork in sorted(forks, key=_get_since)[:1]]
-
-
-def _get_since(of: Sharer) -> float:
-    return of.since
+    yield from [fork._replace(number=len({each.pid for each in forks})) for fork in forks[-1:]]
 
 
 def _is_forked(pid: int, parent: int, master_pid: int, inode: int) -> bool:
-    """Whether a worker of this master forked a process, at any depth: its parent waits at the same socket, which no
-    master does, or has ended (then it is its own). A process whose ancestors have ended stays in their group."""
+    """Whether a worker forked a process, at any depth: its parent waits at a socket of this master's, which no master
+    does. One whose parent has ended, and so is its own here, stays in their group and session."""
     own, of_master = (procfs.read_stat_fields(f"/proc/{each}/stat")[2:4] for each in (pid, master_pid))
-    return inode in find_sets([parent])[0].waits and (own == of_master or _descends(pid, master_pid))
-
-
-def _descends(pid: int, master_pid: int) -> bool:
-    for _ in range(_LOOKS):
-        pid = getattr(procfs.read_process_stat(pid), "parent", 0)
-        if pid == master_pid:
-            return True
-    return False
+    return inode in find_sets([parent])[0].waits and (pid != parent or own == of_master)
 
 
 def _takes_requests(pid: int) -> bool:
     """Whether a forked process waits for the next request: one that does something else has the epoll sets as well."""
-    (sets,) = find_sets([pid])
-    for _ in range(_LOOKS // 4):
-        call = parse_system_call(read_system_call(pid, pid))
-        if isinstance(call, tuple) and CALLS.get(call[0]) == "epoll" and call[1][0] in sets.sets:
-            return True
-        time.sleep(0.002)
-    return False
+    call = parse_system_call(read_system_call(pid, pid))
+    return isinstance(call, tuple) and CALLS.get(call[0]) == "epoll" and call[1][0] in find_sets([pid])[0].sets
 
 
-def _find_keepers(
-    master_pid: int, workers: Sequence[int], names: Sequence[str], held: frozenset[int]
-) -> tuple[Keeper, ...]:
-    """The programs that hold most of the connections that no worker holds any more. Requests started them: they have
-    inherited a socket of the master's as well."""
-    connections = ask_in_network_of(master_pid, partial(list_connections, names, False)) if workers else {}
-    of_workers = [procfs.read_socket_inodes(pid) for pid in workers]
+def _find_keepers(master: int, workers: Sequence[int], names: Sequence[str], held: frozenset[int]) -> Iterator[Keeper]:
+    """The programs that hold connections that no worker holds, and a socket of the master's: requests started them."""
+    connections = ask_in_network_of(master, partial(list_connections, names, False))
+    of_workers, program = [procfs.read_socket_inodes(pid) for pid in workers], procfs.read_name(master)
     known = frozenset({0}).union(*filter(None, of_workers))
     lost, own = ({f"socket:[{inode}]" for inode in each} for each in (connections.keys() - known, held))
-    if not lost or None in of_workers:
-        return ()
-    found, starts = Counter[str](), dict[str, float]()
-    for pid in procfs.list_processes(_SEARCH_SECONDS):
+    found = list[Keeper]()
+    for pid in procfs.list_processes(_SEARCH_SECONDS * (bool(lost and workers) and None not in of_workers)):
         with suppress(OSError):
             targets = {target for _, target in procfs.list_descriptors(pid, _MOST_DESCRIPTORS)}
-            start = procfs.read_start(pid) or 0.0
-            is_program = procfs.read_name(pid) != procfs.read_name(master_pid)
-            if targets & lost and targets & own and is_program and start < time.time() - _KEEPER_SECONDS:
-                name = name_program(pid)
-                found[name] += len(targets & lost)
-                starts[name] = min(start, starts.get(name, start))
+            start, name = procfs.read_start(pid) or 0.0, procfs.read_name(pid)
+            if targets & lost and targets & own and name != program and start < time.time() - _KEEPER_SECONDS:
+                found.append(Keeper("".join(NAME.findall(name)[:1]), start, len(targets & lost)))
                 lost -= targets
-        if len(found) >= _MOST_KEEPERS or not lost:
-            break
-    return tuple([Keeper(name, starts[name], number) for name, number in found.most_common(1)])
+    yield from [each._replace(connections=sum([one.connections for one in found])) for each in found[-1:]]
 
 
 def _key(name: str) -> str:
