@@ -76,8 +76,8 @@ class Rival(NamedTuple):
     serves: bool
 
 
-SharedSocket = Literal["same", "older", "port"]
-"""The same one; an older one, which was at this path before; or another one of this port (`reuse-port`)."""
+SharedSocket = Literal["same", "older", "port", "fork"]
+"""The same; an older one, which was at this path before; another of this port (`reuse-port`); of a forked process."""
 
 
 class Sharer(NamedTuple):
@@ -87,8 +87,18 @@ class Sharer(NamedTuple):
     pid: int
     since: float
     socket: SharedSocket
-    is_stopped: bool
-    is_older: bool
+    is_stopped: bool = False
+    is_older: bool = False
+    parent: int = 0
+    number: int = 1  # of forked ones, of which this is the oldest
+
+
+class Keeper(NamedTuple):
+    """Programs that hold connections of clients, and no worker does. since: the start of the oldest, which is named."""
+
+    program: str
+    since: float
+    connections: int
 
 
 class Refusal(NamedTuple):
@@ -126,6 +136,11 @@ class WebLine(NamedTuple):
     protocol: str
 
 
+WebCause = Literal[
+    "large_head", "none_alive", "not_buffered", "timed_out", "unread", "uploads", "full", "short", "closed", "refused"
+]
+
+
 class WebError(NamedTuple):
     """How often the error log of a web server says something about an address, since the first look. name: of the
     socket; empty if the address is none of this uWSGI's. reason: the operating system's, empty without one."""
@@ -133,18 +148,7 @@ class WebError(NamedTuple):
     name: str
     address: str
     program: str
-    cause: Literal[
-        "large_head",
-        "none_alive",
-        "not_buffered",
-        "timed_out",
-        "unread",
-        "uploads",
-        "full",
-        "short",
-        "closed",
-        "refused",
-    ]
+    cause: WebCause
     reason: str
     log: str
     number: int
@@ -161,6 +165,7 @@ class WaysIn(NamedTuple):
     errors: tuple[WebError, ...] = ()
     sharers: tuple[Sharer, ...] = ()
     dead_ends: tuple[str, ...] = ()
+    keepers: tuple[Keeper, ...] = ()
 
     @property
     def is_clear(self) -> bool:

@@ -152,6 +152,8 @@ SAY_IT_ALL = {
     "requests_stopped",
     "router_dead_end",
     "routing_ends_requests",
+    "connections_inherited",
+    "fork_serves",
     "socket_shared",
     "vassal_refused",
 }

@@ -12,7 +12,7 @@ from uwsgi_headroom.analysis.findings import Finding, clients, collect_findings,
 from uwsgi_headroom.analysis.verdict import say_verdict, worst_status
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.record import LogMessage, LogRecord
-from uwsgi_headroom.surroundings import Refusal, Way, WaysIn, WebError
+from uwsgi_headroom.surroundings import Keeper, Refusal, Sharer, Way, WaysIn, WebError
 from uwsgi_headroom.uwsgi_log.messages import MESSAGES
 
 PATH = "/run/app.sock"
@@ -61,6 +61,22 @@ def test_requests_that_come_no_more(quiet, is_said):
     figures = figures_of(window(20, worker(1, 0, each=0.0)), describe(ways_in=WaysIn((CLEAR,))))
     found = [each for each in collect_findings(replace(figures, quiet=quiet)) if each.kind is way_in.STOPPED]
     assert [each.severity for each in found] == ["info"] * is_said
+
+
+def test_what_requests_start():
+    """A forked child that takes requests is a warning at once, and no rival, which may be a deploy; so is a program
+    that keeps connections open."""
+    fork = Sharer(PATH, 7, AT - 5.0, "fork", is_stopped=False, is_older=False, parent=1)
+    kinds = [
+        [(each.kind, each.severity) for each in judged(ways, requests=100)[0] if each.kind.code in CODES]
+        for ways in (WaysIn(sharers=(fork,)), WaysIn(keepers=(Keeper("job", AT - 5.0, 2),)), WaysIn())
+    ]
+    assert kinds == [[(way_in.FORKED, "warning")], [(way_in.KEPT_OPEN, "warning")], []]
+    rival, _ = judged(WaysIn(sharers=(fork._replace(socket="same"),)), requests=100)
+    assert [each.severity for each in rival if each.kind is way_in.SHARED] == ["info"]
+
+
+CODES = {kind.code for kind in (way_in.SHARED, way_in.FORKED, way_in.KEPT_OPEN)}
 
 
 def left(write_errors: int | None, read_errors: int | None = 0, exceptions: int = 0) -> Window:

@@ -1,6 +1,7 @@
 """The way in to a UNIX socket is known by the file at its path; this process stands in for uWSGI's master."""
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -8,12 +9,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
 
-from tests.support.real_uwsgi import accepting, accepts, free_port, running, uwsgi, wait_until
+from tests.support.real_uwsgi import Uwsgi, accepting, accepts, free_port, running, uwsgi, wait_for_workers, wait_until
 from tests.support.simulated_server import Server
 from uwsgi_headroom.kernel import way_in, web_servers
 from uwsgi_headroom.kernel.as_user import Ids, ask_as
@@ -249,3 +251,59 @@ def test_another_uwsgi_at_the_same_port():
             "/no/such",
         )
         assert read_ways(new.pid, *look) == WaysIn(came=True)
+
+
+STARTING = """
+import os, subprocess, time
+
+def application(environ, start_response):
+    how = environ["QUERY_STRING"]
+    if how in ("sleep", "returns"):
+        pid = os.fork()
+        if not pid and how == "sleep":
+            time.sleep(60)
+            os._exit(0)
+        time.sleep(1.0 * (pid > 0 and how == "returns"))  # who responds last crashes
+        how = str(pid or os.getpid())
+    elif how:
+        how = str(subprocess.Popen(["sleep", "60"], close_fds=how == "closed").pid)
+    start_response("200 OK", [])
+    return [how.encode()]
+"""
+
+
+def start_child(server: Uwsgi, how: str, open_: ExitStack) -> int:
+    """The process that a request starts; the client keeps its connection open."""
+    client = open_.enter_context(socket.create_connection(("127.0.0.1", server.http), 20))
+    client.sendall(f"GET /?{how} HTTP/1.0\r\n\r\n".encode())
+    text = b""
+    while not (pid := re.search(rb"\n\r\n(\d+)", text)):
+        text += client.recv(4096)
+
+    open_.callback(os.kill, int(pid[1]), signal.SIGKILL)
+    return int(pid[1])
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("how", ["returns", "sleep", "inherited", "closed"])
+def test_what_a_request_starts(tmp_path, how):
+    """A forked child that goes on in uWSGI's code takes requests, and is no rival; one that does something else does
+    not. A program keeps the client's connection if it inherits it."""
+    app = tmp_path / "starting.py"
+    app.write_text(STARTING)
+    with uwsgi("--single-interpreter", app=app) as server, ExitStack() as open_:
+        wait_for_workers(server)
+        (worker,) = [each.pid for each in decode(server.document()).workers]
+        name = f"127.0.0.1:{server.http}"
+
+        def look() -> WaysIn:
+            return read_ways(server.pid, [(name, "http")], frozenset(), True, 1, (), ((worker,), (name,)))
+
+        child = start_child(server, how, open_)
+        if how in ("returns", "inherited"):
+            wait_until(lambda: look().sharers or look().keepers, what="what the child does")
+        else:
+            time.sleep(1.5)
+        found = look()
+        assert [(each.pid, each.socket) for each in found.sharers] == [(child, "fork")] * (how == "returns")
+        assert [(each.program, each.connections) for each in found.keepers] == [("sleep", 1)] * (how == "inherited")

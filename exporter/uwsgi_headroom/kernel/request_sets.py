@@ -128,7 +128,7 @@ def list_accepted(pids: Sequence[int], names: Sequence[str], *ages: str) -> list
     """The connections that each of these processes of one server has accepted from sockets of these names: by inode,
     the seconds since data of the client came, as far as TCP knows, else 0 (and 0 without the word "ages"), and whether
     the client has closed it since; None where they are hidden or too many. A question for `aside`."""
-    connections = ask_in_network_of(pids[0], partial(_list_connections, names, bool(ages)))
+    connections = ask_in_network_of(pids[0], partial(list_connections, names, bool(ages)))
     found: list[dict[int, tuple[float, bool]] | None] = []
     for pid in pids:
         held: dict[int, tuple[float, bool]] | None = None
@@ -184,7 +184,7 @@ def _read_clocks(cpus: Collection[int]) -> dict[int, float]:
     return found
 
 
-def _list_connections(names: Sequence[str], ages: bool) -> dict[int, tuple[float, bool]]:
+def list_connections(names: Sequence[str], ages: bool) -> dict[int, tuple[float, bool]]:
     """The connections to sockets of these names, in this thread's network, by inode. Raises OSError."""
     inodes: dict[int, tuple[float, bool]] = {}
     for port in {int(name.rpartition(":")[2]) for name in names if is_tcp(name)}:

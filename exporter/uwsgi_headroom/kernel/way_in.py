@@ -25,11 +25,13 @@ from uwsgi_headroom.kernel.as_user import Ids, ask_as
 from uwsgi_headroom.kernel.aside import DIRECT, Asks, NotYetError
 from uwsgi_headroom.kernel.namespaces import ask_in_network_of, read_pid_numbers
 from uwsgi_headroom.kernel.processes import WorkerProcess
-from uwsgi_headroom.kernel.request_sets import find_sets, list_accepted, name_listening
+from uwsgi_headroom.kernel.request_sets import find_sets, list_accepted, list_connections, name_listening
+from uwsgi_headroom.kernel.waits.programs import NAME
+from uwsgi_headroom.kernel.waits.system_calls import CALLS, parse_system_call, read_system_call
 from uwsgi_headroom.kernel.web_servers import find_errors, find_lines, find_web_servers
 from uwsgi_headroom.record import UNKNOWN, Options, is_tcp
 from uwsgi_headroom.stats.server import Snapshot
-from uwsgi_headroom.surroundings import Refusal, Rival, SharedSocket, Sharer, Way, WaysIn
+from uwsgi_headroom.surroundings import Keeper, Refusal, Rival, SharedSocket, Sharer, Way, WaysIn
 
 LOOK_SECONDS, FIRST_SECONDS, PAUSE_SECONDS = 10.0, 4.0, 600.0
 """The shortest time between two looks at one server, 0.4 ms each; between the first two, which show whether requests
@@ -37,7 +39,7 @@ come, and where files are read; and after one without an answer: a file system t
 a minute."""
 
 _MOST_SOCKETS, _MOST_DESCRIPTORS = 16, 256
-_SEARCH_SECONDS, _ASK_SECONDS = 0.1, 0.2
+_SEARCH_SECONDS, _ASK_SECONDS, _KEEPER_SECONDS = 0.1, 0.2, 1.0
 _LOOKS = 20  # at a process that may take requests, 2 ms apart: whether it holds a connection
 _MOST_USERS = 8
 
@@ -70,8 +72,9 @@ class WaysInReader:
             requests = sum([each.voluntary_context_switches or 0 for each in workers])
         came = requests != self._requests
         sockets = [(socket.name, socket.protocol) for socket in snapshot.sockets[:_MOST_SOCKETS]]
+        served = tuple([each.pid for each in workers]), tuple([name for name, _ in sockets])
         sockets += [(name, "http") for name in options.http or ()]
-        of_look = tuple(sockets), self._known, came, self.reads_files, options.http_to or ()
+        of_look = tuple(sockets), self._known, came, self.reads_files, options.http_to or (), served
         try:
             latest = self._asks.ask(read_ways, master_pid, *of_look)
         except NotYetError:
@@ -91,6 +94,7 @@ def read_ways(
     came: bool,
     reads_files: int = 0,
     routed_to: Sequence[str] = (),
+    served: tuple[Sequence[int], Sequence[str]] = ((), ()),  # the workers, and the names of their sockets
 ) -> WaysIn:
     """The ways in to a uWSGI with sockets of these names and protocols; a question for `aside`. known: those that were
     clear before; came: whether requests came since. None are known if the master's descriptors are hidden."""
@@ -114,7 +118,8 @@ def read_ways(
     sharers = tuple(_find_sharers(master_pid, names, held, listening)) if listening else ()
     ports = {_key(name) for name in listening.values() if is_tcp(name)}
     dead = [each for each in routed_to if ports and _is_dead(master_pid, each, ports)]
-    return WaysIn(tuple(ways), came, lines or (), errors or (), sharers, tuple(dead))
+    keepers = tuple(_find_keepers(master_pid, *served, held))
+    return WaysIn(tuple(ways), came, lines or (), errors or (), sharers, tuple(dead), keepers)
 
 
 class _Bound(NamedTuple):
@@ -202,12 +207,12 @@ def _is_dead(pid: int, address: str, ports: Collection[str]) -> bool:
 def _find_sharers(
     master_pid: int, names: Iterable[str], held: frozenset[int], listening: Mapping[int, str]
 ) -> Iterator[Sharer]:
-    """Other processes of this program that wait for requests at sockets of these names, one of each master. listening:
-    all names in its network, by inode."""
+    """Other processes of this program that wait for requests at sockets of these names: one of each master, and one of
+    all that workers forked. listening: all names in its network, by inode."""
     keys, program = {*map(_key, names)}, procfs.read_name(master_pid)
     named = {f"socket:[{inode}]": (name, inode) for inode, name in listening.items() if _key(name) in keys}
     mounts, own_start = os.readlink(f"/proc/{master_pid}/ns/mnt"), procfs.read_start(master_pid) or 0.0
-    leaders = {master_pid}
+    leaders, forks = {master_pid}, list[Sharer]()
     for pid in procfs.list_processes(_SEARCH_SECONDS):
         with suppress(OSError):
             stat = procfs.read_name(pid) == program and procfs.read_process_stat(pid)
@@ -216,12 +221,46 @@ def _find_sharers(
                 continue
             targets = {target for _, target in procfs.list_descriptors(pid, _MOST_DESCRIPTORS)}
             for name, inode in (named[target] for target in targets & named.keys()):
-                if leader not in leaders and inode in find_sets([pid])[0].waits:
+                if inode in held and _is_forked(pid, leader, master_pid, inode):
+                    fork = Sharer(name, pid, procfs.read_start(pid) or 0.0, "fork", parent=stat.parent)
+                    forks += [fork] * _takes_requests(pid)
+                elif leader not in leaders and inode in find_sets([pid])[0].waits:
                     leaders.add(leader)
                     start = procfs.read_start(leader) or 0.0
                     kind: SharedSocket = "same" if inode in held else "port" if is_tcp(name) else "older"
                     is_stopped, is_older = stat.state in "Tt", start < own_start
                     yield Sharer(name, leader, max(start, own_start), kind, is_stopped, is_older)
+    yield from [fork._replace(number=len({each.pid for each in forks})) for fork in forks[-1:]]
+
+
+def _is_forked(pid: int, parent: int, master_pid: int, inode: int) -> bool:
+    """Whether a worker forked a process, at any depth: its parent waits at a socket of this master's, which no master
+    does. One whose parent has ended, and so is its own here, stays in their group and session."""
+    own, of_master = (procfs.read_stat_fields(f"/proc/{each}/stat")[2:4] for each in (pid, master_pid))
+    return inode in find_sets([parent])[0].waits and (pid != parent or own == of_master)
+
+
+def _takes_requests(pid: int) -> bool:
+    """Whether a forked process waits for the next request: one that does something else has the epoll sets as well."""
+    call = parse_system_call(read_system_call(pid, pid))
+    return isinstance(call, tuple) and CALLS.get(call[0]) == "epoll" and call[1][0] in find_sets([pid])[0].sets
+
+
+def _find_keepers(master: int, workers: Sequence[int], names: Sequence[str], held: frozenset[int]) -> Iterator[Keeper]:
+    """The programs that hold connections that no worker holds, and a socket of the master's: requests started them."""
+    connections = ask_in_network_of(master, partial(list_connections, names, False))
+    of_workers, program = [procfs.read_socket_inodes(pid) for pid in workers], procfs.read_name(master)
+    known = frozenset({0}).union(*filter(None, of_workers))
+    lost, own = ({f"socket:[{inode}]" for inode in each} for each in (connections.keys() - known, held))
+    found = list[Keeper]()
+    for pid in procfs.list_processes(_SEARCH_SECONDS * (bool(lost and workers) and None not in of_workers)):
+        with suppress(OSError):
+            targets = {target for _, target in procfs.list_descriptors(pid, _MOST_DESCRIPTORS)}
+            start, name = procfs.read_start(pid) or 0.0, procfs.read_name(pid)
+            if targets & lost and targets & own and name != program and start < time.time() - _KEEPER_SECONDS:
+                found.append(Keeper("".join(NAME.findall(name)[:1]), start, len(targets & lost)))
+                lost -= targets
+    yield from [each._replace(connections=sum([one.connections for one in found])) for each in found[-1:]]
 
 
 def _key(name: str) -> str:

@@ -85,6 +85,28 @@ SHARED = Kind(
     "replaces it, end {process}.][not stopped, not elder? If {process} replaces this uWSGI, end this one.]",
 )
 
+FORKED = replace(
+    SHARED,
+    code="fork_serves",
+    severity="warning",
+    title="A process that the application forked takes requests of this uWSGI.",
+    evidence="For {age:duration}, {process}, which [worker? worker {worker}][not worker? a worker] forked, has waited "
+    "for requests at {place}[others? , like {others:other}].",
+    meaning="After `os.fork()`, a child that returns or raises goes on as a copy of the worker, and both crash easily: "
+    "their requests have the same memory. No reload ends it.",
+    act="Let the application start programs by `subprocess`, and end a forked child by `os._exit`.",
+)
+
+KEPT_OPEN = replace(
+    FORKED,
+    code="connections_inherited",
+    title="A program that requests started[program?  ({program})] keeps connections of clients open.",
+    evidence="For {age:duration} it runs, and holds {connections:connection} that no worker holds.",
+    meaning="Programs inherit the connection of the request, as by `os.system('... &')`. uWSGI has responded, but who "
+    "waits for the end of the connection waits for the program.",
+    act="Set `close-on-exec = true`.",
+)
+
 LARGE_HEADS = Kind(
     code="web_server_fails",
     role="harm",
@@ -232,12 +254,13 @@ def find(figures: Figures) -> Iterator[Finding]:
             yield _replaced(figures, way, facts, is_named=bool(named))
         elif none and way.refusal and way.refusal.path:
             yield _refused(figures, way.path, way.refusal, facts, is_named=bool(named))
-    idle, rate = figures.quiet or (0.0, 0.0)
+    (idle, rate), now = figures.quiet or (0.0, 0.0), figures.server.time
     if none and idle * rate >= QUIET:
         yield STOPPED.found(figures, idle=idle, rate=rate)
     own = Private(list(figures.server.queues))
     yield from [DEAD_END.found(figures, address=Private(each), own=own, none=none) for each in ways.dead_ends]
     yield from [_share(figures, each) for each in ways.sharers]
+    yield from [KEPT_OPEN.found(figures, each, age=(now or each.since) - each.since) for each in ways.keepers]
     yield from list(_mismatch(figures, ways.lines))[:1] * none
     by_row = {(each.cause, bool(each.name)): each for each in reversed(ways.errors)}
     yield from [_describe(figures, each) for each in by_row.values() if not _is_said(figures, each)]
@@ -324,6 +347,9 @@ def _share(figures: Figures, sharer: Sharer) -> Finding:
     facts: Facts = {each: each == sharer.socket for each in get_args(SharedSocket)}
     facts |= {"process": Private(f"process {sharer.pid}", "another process"), "place": Private(sharer.name, "it")}
     facts |= {"age": age, "stopped": is_stopped, "elder": sharer.is_older, "none": figures.none_came}
+    if sharer.socket == "fork":
+        ids = [each.worker_id for each in figures.server.workers if each.local_pid == sharer.parent]
+        return FORKED.found(figures, facts, worker=sum(ids) or None, others=sharer.number - 1 or None)
     return SHARED.found(figures, facts, worse=is_stopped or is_sure)
 
 

@@ -23,7 +23,7 @@ _SEARCH_SECONDS, _MOST_DESCRIPTORS, _MOST_PROGRAMS, _KEEP_SECONDS = 0.1, 256, 8,
 _LOAD_SECONDS = 5.0
 """Its use of a CPU is known after so many seconds."""
 
-_NAME = re.compile(r"\A[\w.:-]{2,15}\Z", re.ASCII)  # any program may have any name
+NAME = re.compile(r"\A[\w.:-]{2,15}\Z", re.ASCII)  # any program may have any name
 
 
 def find_program(address: str) -> tuple[str, int]:
@@ -36,7 +36,7 @@ def find_program(address: str) -> tuple[str, int]:
         for pid in procfs.list_processes(_SEARCH_SECONDS * bool(targets)):
             with suppress(OSError):
                 if any(target in targets for _, target in procfs.list_descriptors(pid, _MOST_DESCRIPTORS)):
-                    return "".join(_NAME.findall(procfs.read_name(pid))[:1]), pid
+                    return "".join(NAME.findall(procfs.read_name(pid))[:1]), pid
     return "", 0
 
 
