@@ -145,7 +145,7 @@ evil_reload failed pid_gone: {worker} was killed at the limit of `evil-reload-on
 evil_reload_as failed pid_gone: {worker} was killed at the limit of `evil-reload-on-as`
   == \*\*\* EVIL RELOAD ON WORKER <worker> ADDRESS SPACE: <n> \(pid: <pid>
   !! The requests of this worker are lost. Its address space is much larger than the memory that it uses.
-  >> Remove `evil-reload-on-as`, or raise it far above the address space of a new worker.
+  >> Remove `evil-reload-on-as`, or raise it far above what a new worker takes.
 lifetime_reached event -: {worker} reached `max-worker-lifetime`
   == worker <worker> lifetime reached
 worker_finished event -: a worker finished its work and ended == \.\.\.The work of process <pid> is done\. Seeya!

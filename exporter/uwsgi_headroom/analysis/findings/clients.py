@@ -195,7 +195,7 @@ NOT_FOUND = Kind(
     code="client_errors",
     role="harm",
     severity="warning or info",
-    title="uWSGI's log says that [warning? nearly all][info? most] responses are errors (status 4xx).",
+    title="uWSGI's log says that [warning? nearly all][info? half of the] responses are errors (status 4xx).",
     evidence="{number} of {requests:request} ({part:fine_percent}) got status 400, 403, 404 or 405, the last one "
     "{status}.[routed?  uWSGI's own routing ended them.][not routed?  " + UNPROVEN + "]",
     meaning="uWSGI counts such a response like any other. Mostly, paths or host names are not those that the "
@@ -404,7 +404,7 @@ def find_client_errors(figures: Figures) -> Iterator[Finding]:
     routed, least = figures.window.routed or 0, max(ENOUGH, NEARLY_ALL * requests)
     if (moved := figures.server.messages.get("status_3xx")) and moved.count >= max(FEW, NEARLY_ALL * requests):
         yield REDIRECT.found(figures, _count(moved.count, max(moved.count, requests)), status=moved.limit)
-    if message and message.count >= max(FEW, MOSTLY * requests):
+    if message and message.count >= max(FEW, MOSTLY * requests - SURELY * sqrt(message.count)):  # half, by chance
         facts = _count(message.count, max(message.count, requests)) | {"status": message.limit}
         yield NOT_FOUND.found(figures, facts, routed=routed >= least, worse=message.count >= least)
     elif routed >= least and "status_5xx" not in figures.server.messages:
