@@ -111,6 +111,30 @@ def test_the_command_for_the_lines_of_errors(tmp_path):
         assert "grep" not in answered(1400, 1400, path=path)["server_errors"].change
 
 
+@pytest.mark.parametrize(("tracebacks", "is_named"), [(700, True), (699, False)])
+def test_the_exception_of_server_errors(tracebacks, is_named):
+    """It is the first thing to look at, if the log has one for half of the errors; a scrape does not show it."""
+    place = "ConnectionError at shop/cart.py:9"
+    found = answered(1400, 1400, traceback=LogMessage(tracebacks, 0, place=place))["server_errors"]
+    assert found.change.startswith(f"Find the cause of {place}" if is_named else "If this began with a deploy")
+    assert "cart.py" not in found.public.act
+
+
+@pytest.mark.parametrize(
+    ("code", "lines", "severity"),
+    [
+        *[("status_3xx", 1800, "info"), ("status_3xx", 1799, None)],
+        *[("status_4xx", 1800, "warning"), ("status_4xx", 954, "info"), ("status_4xx", 953, None)],
+    ],
+)
+def test_redirects_and_errors_of_most_responses(code, lines, severity):
+    """No verdict rests on redirects, or on errors of about half of the responses: an application may mean them."""
+    found = answered(0, 0, **{code: LogMessage(lines, 0, limit=301)})
+    assert [(each.code, each.severity) for each in found.values()] == [
+        ("redirects" if code == "status_3xx" else "client_errors", severity)
+    ] * bool(severity)
+
+
 @pytest.mark.parametrize("message", [each for each in MESSAGES if each.role != "event"], ids=lambda each: each.code)
 def test_a_line_alone_is_never_critical(message):
     """No number of lines with which nothing agrees is more than a warning."""

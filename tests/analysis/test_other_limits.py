@@ -10,12 +10,14 @@ from tests.analysis import judging
 from tests.analysis.judging import change_workers, describe, figures_of, setup
 from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
+from uwsgi_headroom.analysis.advice import advise_capacity
 from uwsgi_headroom.analysis.backends import Saturation
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import collect_findings, correct_headroom
 from uwsgi_headroom.analysis.locks import LEAST_USE, compute_lock
 from uwsgi_headroom.analysis.verdict import verdict_sentence
-from uwsgi_headroom.history.window import Window, WorkerWindow
+from uwsgi_headroom.code_look import Line
+from uwsgi_headroom.history.window import CodeWindow, LineUse, Window, WorkerWindow
 from uwsgi_headroom.record import Blocker, LoopUse, ServerRecord, State, Waits, WorkerRecord
 from uwsgi_headroom.surroundings import SharedConnection
 
@@ -119,6 +121,38 @@ def test_a_headroom_that_stays(found):
 def test_under_a_rate_limit_threads_are_no_headroom(of, sleeps):
     """Requests that mostly sleep fill half of the threads or more: more load may only sleep as well."""
     assert correct_headroom(figures(of)).headroom.sleeps == sleeps
+
+
+SLEEPS, RUNS = Line("find", "/srv/app.py", 7), Line("home", "/srv/app.py", 3)
+
+
+@pytest.mark.parametrize(
+    ("waits", "known", "act"),
+    [
+        ({"sleep": 13.0, "cpu": 3.0}, {}, "Run `py-spy"),
+        ({"sleep": 12.5, "cpu": 3.5}, {}, "Raise `threads`"),
+        ({"sleep": 16.0}, {"waits": Waits(streams=((1, 1),) * 9)}, "Raise `threads`"),
+        ({"backend": 16.0}, {}, "Raise `threads`"),
+    ],
+)
+def test_who_sleeps_comes_before_more_threads(waits, known, act):
+    """Where nearly all of the time is a sleep, unless it is between the events of streams."""
+    of = minute(16.0)
+    seconds = {state: 60 * threads for state, threads in waits.items()}
+    change = advise_capacity(figures(replace(of, waits=replace(of.waits, seconds=seconds)), **known)).change
+    assert change.startswith(act)
+    assert "Raise `threads`" in change
+
+
+def test_the_line_that_sleeps_is_named():
+    """Where the code is looked at, and most sleep in one line."""
+    for lines, act in (
+        ((SLEEPS, RUNS), "Look at find (srv/app.py:7)"),
+        ((SLEEPS, SLEEPS._replace(line=9)), "Run `py-spy"),
+    ):
+        states = ({"sleep": 50.0}, {"cpu" if RUNS in lines else "sleep": 50.0})
+        code = CodeWindow(lines=tuple(LineUse(*each, {}) for each in zip(lines, (50.0, 50.0), states, strict=True)))
+        assert advise_capacity(replace(figures(minute(16.0)), code=code)).change.startswith(act)
 
 
 def locked(number: int, requests: int, held: float | None, *, waited: float = 0.0, known: float = 60.0) -> WorkerWindow:

@@ -216,3 +216,14 @@ def test_an_application_that_is_missing_is_a_proof():
     log.note(reading)
     (message,) = log.record(0.0, 5.0).messages.values()
     assert (message.agreed, message.place) == (1, "KeyError at shop/wsgi.py:3")
+
+
+def test_the_last_exception_of_a_chain_is_named():
+    """Each has a traceback, and the last one is that of the application; a more frequent one comes first."""
+    log = Log()
+    chain = ("ConnectionRefusedError ECONNREFUSED at redis/connection.py:16", "ConnectionError at shop/cart.py:9")
+    for place in chain:
+        log.hear(1.0, Found("traceback", place=place))
+    assert log.record(0.0, 2.0).messages["traceback"].place == chain[1]
+    log.hear(1.0, Found("traceback", place=chain[0]))
+    assert log.record(0.0, 2.0).messages["traceback"].place == chain[0]

@@ -232,8 +232,6 @@ SLOWER = (0.25, 0.02)
 BESIDE = 6
 """How many rows that need no CPU run at a time: their requests sleep."""
 
-SATURATED_SECONDS = 6.0
-
 HARMS = {"clients_refused", "queue_wait", "queue_filling", "respawn_loop", "saturation", "cheaper_does_not_scale"}
 """Codes that must be gone after the change, with all that is critical. A cause may stay as a warning."""
 
@@ -289,7 +287,7 @@ def _crowd(scenario: Scenario) -> Scenario:
     main = max(scenario.loads, key=lambda load: load.rate)
     clients = min(300, 2 * scenario.server.capacity)
     crowd = Load(clients=clients, io_ms=main.io_ms, cpu_ms=main.cpu_ms, path=main.path, socket=main.socket)
-    return replace(scenario, loads=(crowd,), seconds=max(SATURATED_SECONDS, 5 * main.io_ms / 1000), lead=2)
+    return replace(scenario, loads=(crowd,), seconds=max(6.0, 5 * main.io_ms / 1000), lead=2)
 
 
 def _change_outside(row: Applied, scenario: Scenario, seen: Seen) -> tuple[Scenario, Step] | None:
@@ -302,12 +300,13 @@ def _change_outside(row: Applied, scenario: Scenario, seen: Seen) -> tuple[Scena
 
 
 def _change(scenario: Scenario, seen: Seen) -> tuple[Scenario, Step] | None:
-    finding = next((finding for finding in seen.grave if finding["settings"]), None)
-    if finding is None:
-        return None
-    settings: dict[str, int] = finding["settings"]
-    change = ", ".join(f"`{option}` {value}" for option, value in settings.items())
-    return replace(scenario, server=set_options(scenario.server, settings)), Step(seen, change, finding["serves"])
+    for each in seen.grave:  # this application sleeps on purpose
+        sleeps = re.findall(r"on purpose: Raise `(\w+)` from \d+ to (\d+)", each["change"] or "")
+        if settings := each["settings"] or {option: int(value) for option, value in sleeps}:
+            change = ", ".join(f"`{option}` {value}" for option, value in settings.items())
+            server = set_options(scenario.server, settings)
+            return replace(scenario, server=server), Step(seen, change, each["serves"])
+    return None
 
 
 def set_options(server: Server, settings: Mapping[str, int]) -> Server:

@@ -21,11 +21,13 @@ from uwsgi_headroom.analysis.log_words import ENDS, STARTS, see_log
 from uwsgi_headroom.analysis.shortages import (
     CPU_FULL,
     LOCKED,
+    NEARLY_ASLEEP,
     are_waits_known,
     find_cpu_of_own_threads,
     list_loads,
     mean_load,
     mostly_sleeps,
+    sleep_between_events,
 )
 from uwsgi_headroom.analysis.sizing import (
     Step,
@@ -54,7 +56,7 @@ from uwsgi_headroom.analysis.worker_states import (
     starts_on_demand,
 )
 from uwsgi_headroom.record import ServerRecord
-from uwsgi_headroom.words.formats import counted, name_pids, percent
+from uwsgi_headroom.words.formats import code_place, counted, name_pids, percent
 from uwsgi_headroom.words.template import Fact, Facts, fill
 
 INTERPRETERS_BUSY = 0.45
@@ -130,6 +132,12 @@ SLEEP_BETWEEN = Reason(
     "Run {calls} to find the line that sleeps between calls to {label}.",
     "If it retries after a pause (as urllib3 does with `backoff_factor`), find out why the calls fail, and retry less "
     "often. If it polls, more `threads` help: each request that sleeps needs one, and no CPU.",
+)
+SLEEP_FIRST = Reason(
+    "all {slots} are busy, and nearly always asleep",
+    "[place? Look at {place}, which sleeps.][not place? Run {calls} to find the line that sleeps.]",
+    "If it retries after a pause, find out why the calls fail, and retry less often. Only if the sleep is on purpose: "
+    "{more}",
 )
 SOCKETS_OF_THEIR_OWN = Reason(
     "a worker with sockets of its own has no free thread",
@@ -442,10 +450,25 @@ def find_proven_step(figures: Figures) -> Advice | None:
     dark += figures.share("disk") * bool(figures.server.sample.file_system[0])
     if not are_waits_known(figures) or round(dark, 6) > MOSTLY:
         return None
+    return _look_before_more(figures, _more_workers_or_threads(figures, load), slots)
+
+
+def _look_before_more(figures: Figures, more: Advice, slots: str) -> Advice:
+    """The advice to add workers or threads, or to see first why requests sleep."""
     called = next((each.label for each in figures.destinations if each.address), "")
+    facts = {"calls": show_calls(figures.server), "slots": slots}
     if mostly_sleeps(figures) and called:
-        return SLEEP_BETWEEN.advise(all_busy=True, calls=show_calls(figures.server), label=called, slots=slots)
-    return _more_workers_or_threads(figures, load)._replace(cause=f"all {slots} are busy", all_busy=True)
+        return SLEEP_BETWEEN.advise((), all_busy=True, label=called, **facts)
+    if mostly_sleeps(figures, NEARLY_ASLEEP) and not sleep_between_events(figures):
+        return SLEEP_FIRST.advise((), all_busy=True, place=_find_sleep(figures), more=more.change, **facts)
+    return more._replace(cause=f"all {slots} are busy", all_busy=True)
+
+
+def _find_sleep(figures: Figures) -> str:
+    """The line in which most of the requests that sleep do so, where the code is looked at."""
+    looks = [(use.states.get("sleep", 0.0), use.line) for use in getattr(figures.code, "lines", ())]
+    least = MOSTLY * sum(seen for seen, _ in looks)
+    return "".join(code_place(*line[:3]) for seen, line in looks if line.line and seen > least)
 
 
 def _check_as_root(server: ServerRecord) -> str:

@@ -15,7 +15,8 @@ from uwsgi_headroom.words.template import Facts, Private, fill
 
 ENDS = (
     *("killed_by_signal", "segmentation_fault", "floating_point_exception", "mercy_kill", "evil_reload"),
-    *("exception_respawn", "failed_in_worker", "application_not_loaded", "worker_died", "respawning_too_fast"),
+    *("evil_reload_as", "exception_respawn", "failed_in_worker", "application_not_loaded", "worker_died"),
+    "respawning_too_fast",
 )
 """Messages that say why a worker ended, the most telling first."""
 

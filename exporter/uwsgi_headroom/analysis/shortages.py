@@ -127,17 +127,25 @@ NAPS = 3.5
 preempted, counts as a nap too."""
 
 
-def mostly_sleeps(figures: Figures) -> bool:
+NEARLY_ASLEEP = 0.8
+"""From this share of the time on, it has to be explained why requests sleep, before anything is added."""
+
+
+def mostly_sleeps(figures: Figures, least: float = MOSTLY) -> bool:
     """Whether requests mostly sleep: from outside, a sleep until a rate limit lets them go on is like any other."""
-    return figures.share("sleep") >= MOSTLY
+    return figures.share("sleep") >= least
+
+
+def sleep_between_events(figures: Figures) -> bool:
+    """Whether it is shown that requests sleep on purpose."""
+    waits = figures.waits
+    return waits is not None and count_streams(figures.server) >= MOSTLY * waits.threads.get("sleep", 0.0)
 
 
 def tries_again(figures: Figures) -> bool:
     """Whether requests mostly sleep, and do so again and again: those that are completed, or those in service now."""
     waits = figures.waits
-    if waits is None or waits.nap is None or not mostly_sleeps(figures):
-        return False
-    if count_streams(figures.server) >= MOSTLY * waits.threads.get("sleep", 0.0):  # between two events
+    if waits is None or waits.nap is None or not mostly_sleeps(figures) or sleep_between_events(figures):
         return False
     ages = [age or 0.0 for worker in figures.server.workers for age in worker.ages.values()]
     lasts = longest_service(figures.flow, figures.window) or median(ages or [0.0])  # stuck requests are a few

@@ -200,7 +200,7 @@ MOST_LINES = 2000
 MOST_EVENTS = (20, 60.0)
 """The most different events of a log in so many seconds: those of a full log must not displace all others."""
 
-NO_EVENTS = frozenset(("traceback", "status_5xx", "status_4xx", "worker_spawned", "worker_finished"))
+NO_EVENTS = frozenset(("traceback", "status_5xx", "status_4xx", "status_3xx", "worker_spawned", "worker_finished"))
 """Messages that are in the journal already, by better figures, or that requests write."""
 
 _MOST_NAMED = 20
@@ -388,5 +388,5 @@ def _sum(bins: list[_Bin]) -> LogMessage:
         workers=tuple(sorted({one.worker for one in seen if one.worker is not None}))[:_MOST_NAMED],
         signals=tuple(sorted({one.signal for one in seen if one.signal is not None}))[:_MOST_NAMED],
         limit=next((one.limit for one in reversed(list(seen)) if one.limit is not None), None),
-        place=places.most_common(1)[0][0],
+        place=max(reversed([*places]), key=places.__getitem__),  # of a chain of exceptions, the last
     )

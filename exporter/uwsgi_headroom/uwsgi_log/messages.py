@@ -138,10 +138,14 @@ exception_respawn known pid_gone: {worker} ended by an exception of `reload-on-e
 inconsistent_worker failed pid_gone: the state of {worker} was inconsistent, so uWSGI replaced all workers together
   == !!! inconsistent state reported by worker <worker> \(pid:? <pid> !! Every request in service is lost.
   >> In uWSGI's log, the line before this message names the plugin that asked for this restart.
-evil_reload failed pid_gone: {worker} was killed at the limit of `evil-reload-on-rss` or `evil-reload-on-as`
-  == \*\*\* EVIL RELOAD ON WORKER <worker> (?:RSS|ADDRESS SPACE): <n> \(pid: <pid>
+evil_reload failed pid_gone: {worker} was killed at the limit of `evil-reload-on-rss`
+  == \*\*\* EVIL RELOAD ON WORKER <worker> RSS: <n> \(pid: <pid>
   !! The requests that this worker was serving are lost.
   >> Set `reload-on-rss` to a lower limit: it lets a worker complete its requests first.
+evil_reload_as failed pid_gone: {worker} was killed at the limit of `evil-reload-on-as`
+  == \*\*\* EVIL RELOAD ON WORKER <worker> ADDRESS SPACE: <n> \(pid: <pid>
+  !! The requests of this worker are lost. Its address space is much larger than the memory that it uses.
+  >> Remove `evil-reload-on-as`, or raise it far above what a new worker takes.
 lifetime_reached event -: {worker} reached `max-worker-lifetime`
   == worker <worker> lifetime reached
 worker_finished event -: a worker finished its work and ended == \.\.\.The work of process <pid> is done\. Seeya!
@@ -220,6 +224,9 @@ spooler_refuses failed -: the spooler rejects tasks, or cannot run them
   == unable to find the spooler function
   !! Tasks of the application are lost, or are not run.
   >> Load the spooler function's module with `spooler-import`, and pass large values in `body`.
+spooler_unwritable failed -: workers cannot write tasks into the directory of `spooler`
+  == open\("[^"]{1,300}"\): Permission denied \[core/spooler\.c
+  !! Tasks of the application are lost. >> Let uWSGI's user (`uid`) write to the directory of `spooler`.
 helper_died failed -: a mule ended and was restarted == OOOPS mule <n> \(pid:? <pid>\) crippled
   !! The work of this process is lost.
   >> Check the lines before this message in uWSGI's log for a traceback or a signal.
@@ -316,6 +323,7 @@ traceback known exceptions: the application raised an exception == Traceback \(m
 # The line of each request, core/logging.c: uwsgi_log.scan finds it by its end.
 status_5xx known request_line: responses have a status from 500 to 599
 status_4xx known -: responses have the status 400, 403, 404 or 405
+status_3xx known -: responses redirect, with the status 301, 302, 303, 307 or 308
 """
 """A message: its code, role and proof (`-` for none), and what it says. `==` has its patterns, `!!` the harm, and `>>`
 what to do about it."""

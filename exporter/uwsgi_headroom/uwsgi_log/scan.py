@@ -1,7 +1,7 @@
 """Cuts blocks of a log into lines and finds the known messages in them; takes nothing out of a line but `Found`.
 
 Most lines of a log are those of requests. They are recognized by their first bytes alone, which takes 0.1 us each,
-and those with a status that is an error by their end, which nothing of a request can be. A line may begin with a date:
+and those of redirects and errors by their end, which nothing of a request can be. A line may begin with a date:
 uWSGI writes one with `log-date`, and always before the messages of its master. Dates of an own format are recognized by
 their time of day: the name of a user, in an access log of the same file, could otherwise begin a message.
 """
@@ -35,11 +35,11 @@ _REQUEST = b"[pid: "
 _NUMBERS = re.compile(rb"\[pid: (\d{1,10})\|app: (-?\d{1,6})\|req: (-?\d{1,20})/(\d{1,20})\] ")
 _SIZE = re.compile(rb"=> generated (\d{1,20}) bytes in ")
 _STATUS = re.compile(
-    rb"\(HTTP/\d(?:\.\d)? (5\d\d|40[0345])\) \d{1,10} headers in (\d{1,20}) bytes "
+    rb"\(HTTP/\d(?:\.\d)? (5\d\d|40[0345]|30[12378])\) \d{1,10} headers in (\d{1,20}) bytes "
     rb"\(\d{1,20} switches on core \d{1,10}\)$",
     re.MULTILINE,
 )
-"""How a line of a request begins, and ends if its status is an error that a mistake in the set-up makes of all, in
+"""How a line of a request begins, and ends if its status is one that a mistake in the set-up gives all, in
 uWSGI's own format. The application is -1 if uWSGI called none that its stats have: it refused the request, a rule of
 routing ended it, or PHP served it."""
 
@@ -154,14 +154,14 @@ def count_requests(block: bytes) -> int:
 
 
 def _find_errors(block: bytes) -> Iterator[Found]:
-    """The lines of requests in a block with a status that is an error."""
+    """The lines of requests in a block with a status that redirects or is an error."""
     for end in _STATUS.finditer(block):
         place = block.rfind(b"\n", 0, end.start()) + 1
         begin, size = _NUMBERS.match(block, place), _SIZE.match(block, block.rfind(b"=> ", place, end.start()))
         if begin and size:
             pid, application, calls, requests = map(int, begin.groups())
-            if end[1].startswith(b"4"):  # clients can make any number: they are only counted
-                yield Found("status_4xx", limit=int(end[1]))
+            if end[1] < b"500":  # clients can make any number: they are only counted
+                yield Found(f"status_{end[1].decode()[0]}xx", limit=int(end[1]))
             else:
                 yield Found("status_5xx", pid=pid, request=(application, calls, requests, int(size[1]) + int(end[2])))
 

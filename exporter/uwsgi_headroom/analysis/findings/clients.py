@@ -48,9 +48,9 @@ PATIENCE, TIMELY = 2.0, 0.8
 SOCKET_TIMEOUT = 4
 """uWSGI's default. A request that it ends held a thread for so long."""
 
-ENOUGH, NEARLY_ALL = 50, 0.9
-"""Fewer requests in a window show no share; and from this share of errors on, hardly anybody gets a page: that of
-scanners and of health checks is smaller where people do."""
+FEW, ENOUGH, NEARLY_ALL = 20, 50, 0.9
+"""Fewer requests in a window show no share, for a note and for a warning; and from this share of errors on, hardly
+anybody gets a page: that of scanners and of health checks is smaller where people do."""
 
 HOLD_MUCH, HOLD_MOST = 0.25, 0.5
 """From these fractions of the threads on, files take what other requests could use, and most of what there is."""
@@ -182,9 +182,11 @@ FAIL = Kind(
     "{raised:exception}.][not counted? {number:request} got such a response.][not proven?  " + UNPROVEN + "]",
     meaning="uWSGI counts only exceptions that the application does not catch. Flask and Django catch all exceptions "
     "of a request and respond with status 500, so no counter of uWSGI shows these errors.",
-    act="[critical? If this began with a deploy, roll the deploy back.]"
-    "[warning? Check the application's own log for these errors.]",
-    then="[critical? Otherwise, check the application's own log for these errors. ]"
+    act="[place? Find the cause of {place}, the most frequent exception in uWSGI's log.]"
+    "[not place, critical? If this began with a deploy, roll the deploy back.]"
+    "[not place, warning? Check the application's own log for these errors.]",
+    then="[place, critical? If this began with a deploy, roll the deploy back. ]"
+    "[not place, critical? Otherwise, check the application's own log for these errors. ]"
     "[grep? `{grep}` shows the URLs of the requests. ][not info? If the lines of uWSGI's log say `app: -1`, look for a "
     "rule of uWSGI's routing (`route`) that ends requests.]",
 )
@@ -192,8 +194,8 @@ FAIL = Kind(
 NOT_FOUND = Kind(
     code="client_errors",
     role="harm",
-    severity="warning",
-    title="uWSGI's log says that nearly all responses are errors (status 4xx).",
+    severity="warning or info",
+    title="uWSGI's log says that [warning? nearly all][info? half of the] responses are errors (status 4xx).",
     evidence="{number} of {requests:request} ({part:fine_percent}) got status 400, 403, 404 or 405, the last one "
     "{status}.[routed?  uWSGI's own routing ended them.][not routed?  " + UNPROVEN + "]",
     meaning="uWSGI counts such a response like any other. Mostly, paths or host names are not those that the "
@@ -201,6 +203,17 @@ NOT_FOUND = Kind(
     act="[routed? Find the rule of `route` that ends these requests.]"
     "[not routed? Compare the paths that uWSGI's log has with the application's, and with `mount` and `static-map`.]",
     then="[not routed? With Django, status 400 also means that `ALLOWED_HOSTS` lacks a name.]",
+)
+
+REDIRECT = replace(
+    NOT_FOUND,
+    code="redirects",
+    severity="info",
+    title="uWSGI's log says that nearly all responses are redirects.",
+    evidence="{number} of {requests:request} ({part:fine_percent}) got one, the last {status}. " + UNPROVEN,
+    meaning="An application behind a proxy that ends TLS redirects each page to itself if it does not know of TLS.",
+    act="If browsers report a redirect loop, check that the web server passes on `X-Forwarded-Proto`.",
+    then="The application has to trust this header: `SECURE_PROXY_SSL_HEADER` of Django, `ProxyFix` of Werkzeug.",
 )
 
 ROUTED = Kind(
@@ -311,13 +324,9 @@ def find_timed_out(figures: Figures) -> Iterator[Finding]:
     for code in ("body_timeout", "write_timeout"):
         if message := figures.server.messages.get(code):
             number, requests = message.count, figures.flow.completed
-            yield TIMED_OUT.found(
-                figures,
-                _count(number, requests),
-                worse=number >= max(LEFT[0], LEFT[1] * requests),
-                agrees=message.agreed >= PROVEN * number,
-                sends=code == "body_timeout",
-            )
+            worse, sends = number >= max(LEFT[0], LEFT[1] * requests), code == "body_timeout"
+            agrees = message.agreed >= PROVEN * number
+            yield TIMED_OUT.found(figures, _count(number, requests), worse=worse, agrees=agrees, sends=sends)
 
 
 def wait_too_long(figures: Figures) -> bool:
@@ -386,18 +395,22 @@ def find_server_errors(figures: Figures) -> Iterator[Finding]:
     is_warning, _ = judge_number(figures, number)
     are_many = number - SURELY * sqrt(max(0, number)) >= MANY_ERRORS * figures.flow.completed
     is_proven, path = message.agreed >= PROVEN * message.count, figures.server.setup.log_path
+    traced = messages.get("traceback", LogMessage(0, 0))
+    place = Private(traced.place * (is_warning and 2 * traced.count >= number))  # a server's own log may have others
     facts = _count(number, max(number, figures.flow.completed)) | {"raised": raised, "proven": is_proven}
     grep = f"grep -aE '{STATUS_5XX}' {quote(path)} | tail" * (is_warning and path.startswith("/"))
-    yield FAIL.found(figures, facts, grep=grep, worse=is_warning + (is_warning and are_many and is_proven))
+    yield FAIL.found(figures, facts, grep=grep, place=place, worse=is_warning + (is_warning and are_many and is_proven))
 
 
 def find_client_errors(figures: Figures) -> Iterator[Finding]:
-    """Responses that are errors by a mistake in the set-up: no page that exists is among that many."""
+    """Responses that are errors, or redirects, by a mistake in the set-up: no page that exists is among that many."""
     message, requests = figures.server.messages.get("status_4xx"), figures.flow.completed
     routed, least = figures.window.routed or 0, max(ENOUGH, NEARLY_ALL * requests)
-    if message and message.count >= least:
+    if (moved := figures.server.messages.get("status_3xx")) and moved.count >= max(FEW, NEARLY_ALL * requests):
+        yield REDIRECT.found(figures, _count(moved.count, max(moved.count, requests)), status=moved.limit)
+    if message and message.count >= max(FEW, MOSTLY * requests - SURELY * sqrt(message.count)):  # half, by chance
         facts = _count(message.count, max(message.count, requests)) | {"status": message.limit}
-        yield NOT_FOUND.found(figures, facts, routed=routed >= least)
+        yield NOT_FOUND.found(figures, facts, routed=routed >= least, worse=message.count >= least)
     elif routed >= least and "status_5xx" not in figures.server.messages:
         yield ROUTED.found(figures, routed=routed)
 
