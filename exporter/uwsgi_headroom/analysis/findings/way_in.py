@@ -101,7 +101,7 @@ KEPT_OPEN = replace(
     FORKED,
     code="connections_inherited",
     title="A program that requests started[program?  ({program})] keeps connections of clients open.",
-    evidence="For {age:duration} it runs, and holds {connections:connection} that no worker holds.",
+    evidence="It has run for {age:duration}, and holds {connections:connection} that no worker holds.",
     meaning="Programs inherit the connection of the request, as by `os.system('... &')`. uWSGI has responded, but who "
     "waits for the end of the connection waits for the program.",
     act="Set `close-on-exec = true`.",
