@@ -90,14 +90,14 @@ class Sharer(NamedTuple):
     is_stopped: bool = False
     is_older: bool = False
     parent: int = 0
-    number: int = 1  # of forked ones, of which this is the oldest
+    number: int = 1  # of forked ones, of which this is one
 
 
 class Keeper(NamedTuple):
-    """Programs that hold connections of clients, and no worker does. since: the start of the oldest, which is named."""
+    """Programs that hold connections of clients, and no worker does. age: of the oldest, which is named, in seconds."""
 
+    age: float
     program: str
-    since: float
     connections: int
 
 

@@ -69,7 +69,7 @@ def test_what_requests_start():
     fork = Sharer(PATH, 7, AT - 5.0, "fork", is_stopped=False, is_older=False, parent=1)
     kinds = [
         [(each.kind, each.severity) for each in judged(ways, requests=100)[0] if each.kind.code in CODES]
-        for ways in (WaysIn(sharers=(fork,)), WaysIn(keepers=(Keeper("job", AT - 5.0, 2),)), WaysIn())
+        for ways in (WaysIn(sharers=(fork,)), WaysIn(keepers=(Keeper(5.0, "job", 2),)), WaysIn())
     ]
     assert kinds == [[(way_in.FORKED, "warning")], [(way_in.KEPT_OPEN, "warning")], []]
     rival, _ = judged(WaysIn(sharers=(fork._replace(socket="same"),)), requests=100)

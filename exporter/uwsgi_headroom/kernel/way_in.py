@@ -256,11 +256,11 @@ def _find_keepers(master: int, workers: Sequence[int], names: Sequence[str], hel
     for pid in procfs.list_processes(_SEARCH_SECONDS * (bool(lost and workers) and None not in of_workers)):
         with suppress(OSError):
             targets = {target for _, target in procfs.list_descriptors(pid, _MOST_DESCRIPTORS)}
-            start, name = procfs.read_start(pid) or 0.0, procfs.read_name(pid)
-            if targets & lost and targets & own and name != program and start < time.time() - _KEEPER_SECONDS:
-                found.append(Keeper("".join(NAME.findall(name)[:1]), start, len(targets & lost)))
+            age, name = time.time() - (procfs.read_start(pid) or time.time()), procfs.read_name(pid)
+            if targets & lost and targets & own and name != program and age >= _KEEPER_SECONDS:
+                found.append(Keeper(age, "".join(NAME.findall(name)[:1]), len(targets & lost)))
                 lost -= targets
-    yield from [each._replace(connections=sum([one.connections for one in found])) for each in found[-1:]]
+    yield from [each._replace(connections=sum([one.connections for one in found])) for each in sorted(found)[-1:]]
 
 
 def _key(name: str) -> str:

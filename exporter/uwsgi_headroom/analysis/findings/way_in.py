@@ -101,7 +101,7 @@ KEPT_OPEN = replace(
     FORKED,
     code="connections_inherited",
     title="A program that requests started[program?  ({program})] keeps connections of clients open.",
-    evidence="For {age:duration} it runs, and holds {connections:connection} that no worker holds.",
+    evidence="It has run for {age:duration}, and holds {connections:connection} that no worker holds.",
     meaning="Programs inherit the connection of the request, as by `os.system('... &')`. uWSGI has responded, but who "
     "waits for the end of the connection waits for the program.",
     act="Set `close-on-exec = true`.",
@@ -254,13 +254,13 @@ def find(figures: Figures) -> Iterator[Finding]:
             yield _replaced(figures, way, facts, is_named=bool(named))
         elif none and way.refusal and way.refusal.path:
             yield _refused(figures, way.path, way.refusal, facts, is_named=bool(named))
-    (idle, rate), now = figures.quiet or (0.0, 0.0), figures.server.time
+    idle, rate = figures.quiet or (0.0, 0.0)
     if none and idle * rate >= QUIET:
         yield STOPPED.found(figures, idle=idle, rate=rate)
     own = Private(list(figures.server.queues))
     yield from [DEAD_END.found(figures, address=Private(each), own=own, none=none) for each in ways.dead_ends]
     yield from [_share(figures, each) for each in ways.sharers]
-    yield from [KEPT_OPEN.found(figures, each, age=(now or each.since) - each.since) for each in ways.keepers]
+    yield from [KEPT_OPEN.found(figures, each) for each in ways.keepers]
     yield from list(_mismatch(figures, ways.lines))[:1] * none
     by_row = {(each.cause, bool(each.name)): each for each in reversed(ways.errors)}
     yield from [_describe(figures, each) for each in by_row.values() if not _is_said(figures, each)]
