@@ -149,6 +149,7 @@ SAY_IT_ALL = {
     "socket_replaced",
     "web_server_fails",
     "client_errors",
+    "redirects",
     "requests_stopped",
     "router_dead_end",
     "routing_ends_requests",

@@ -460,12 +460,11 @@ def _look_before_more(figures: Figures, more: Advice, slots: str) -> Advice:
     if mostly_sleeps(figures) and called:
         return SLEEP_BETWEEN.advise((), all_busy=True, label=called, **facts)
     if mostly_sleeps(figures, NEARLY_ASLEEP) and not sleep_between_events(figures):
-        return SLEEP_FIRST.advise((), all_busy=True, place=_find_sleep(figures), more=more.change, **facts)
+        return SLEEP_FIRST.advise((), all_busy=True, place=_find_line_that_sleeps(figures), more=more.change, **facts)
     return more._replace(cause=f"all {slots} are busy", all_busy=True)
 
 
-def _find_sleep(figures: Figures) -> str:
-    """The line in which most of the requests that sleep do so, where the code is looked at."""
+def _find_line_that_sleeps(figures: Figures) -> str:
     looks = [(use.states.get("sleep", 0.0), use.line) for use in getattr(figures.code, "lines", ())]
     least = MOSTLY * sum(seen for seen, _ in looks)
     return "".join(code_place(*line[:3]) for seen, line in looks if line.line and seen > least)

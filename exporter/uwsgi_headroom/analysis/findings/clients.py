@@ -359,10 +359,8 @@ def find_exceptions(figures: Figures) -> Iterator[Finding]:
     said = figures.server.messages.get("traceback", LogMessage(0, 0))  # may be about a full disk, or a quota
     if is_warning and said.agreed > 0 and said.place.startswith(("OSError ENOSPC", "OSError EDQUOT")):
         yield NO_SPACE.found(figures, facts, worse=are_most)
-    elif are_most:
-        yield MOST_RAISE.found(figures, facts)
     elif is_warning:
-        yield RAISE.found(figures, facts)
+        yield (RAISE, MOST_RAISE)[are_most].found(figures, facts)
     else:
         yield RAISE_FEW.found(figures, facts)
 
