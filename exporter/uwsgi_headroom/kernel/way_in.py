@@ -249,7 +249,7 @@ def _takes_requests(pid: int) -> bool:
 def _find_keepers(master: int, workers: Sequence[int], names: Sequence[str], held: frozenset[int]) -> Iterator[Keeper]:
     """The programs that hold connections that no worker holds, and a socket of the master's: requests started them."""
     connections = ask_in_network_of(master, partial(list_connections, names, False))
-    served = workers if connections else ()  # else there is nothing to look for
+    served = workers[: len(workers) * bool(connections)]
     of_workers, program = [procfs.read_socket_inodes(pid) for pid in served], procfs.read_name(master)
     known = frozenset({0}).union(*filter(None, of_workers))
     lost, own = ({f"socket:[{inode}]" for inode in each} for each in (connections.keys() - known, held))
