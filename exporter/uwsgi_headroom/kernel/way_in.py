@@ -249,11 +249,12 @@ def _takes_requests(pid: int) -> bool:
 def _find_keepers(master: int, workers: Sequence[int], names: Sequence[str], held: frozenset[int]) -> Iterator[Keeper]:
     """The programs that hold connections that no worker holds, and a socket of the master's: requests started them."""
     connections = ask_in_network_of(master, partial(list_connections, names, False))
-    of_workers, program = [procfs.read_socket_inodes(pid) for pid in workers], procfs.read_name(master)
+    served = workers[: len(workers) * bool(connections)]
+    of_workers, program = [procfs.read_socket_inodes(pid) for pid in served], procfs.read_name(master)
     known = frozenset({0}).union(*filter(None, of_workers))
     lost, own = ({f"socket:[{inode}]" for inode in each} for each in (connections.keys() - known, held))
     found = list[Keeper]()
-    for pid in procfs.list_processes(_SEARCH_SECONDS * (bool(lost and workers) and None not in of_workers)):
+    for pid in procfs.list_processes(_SEARCH_SECONDS * (bool(lost and served) and None not in of_workers)):
         with suppress(OSError):
             targets = {target for _, target in procfs.list_descriptors(pid, _MOST_DESCRIPTORS)}
             age, name = time.time() - (procfs.read_start(pid) or time.time()), procfs.read_name(pid)
