@@ -429,7 +429,7 @@ def memory_over_minutes(server: Uwsgi, minutes: int) -> Memories:
 
 @pytest.mark.integration
 def test_unique_memory_of_real_workers(large_workers):
-    memory = memory_over_minutes(large_workers, 2)
+    memory = memory_over_minutes(large_workers, 6)  # so rarely, one reading in five is slow
     assert memory.worker.source == "uss"
     assert len(memory.worker.unique) == 2
     assert all(OWN_BYTES <= unique <= OWN_BYTES + OTHER_BYTES for unique in memory.worker.unique.values())
@@ -441,7 +441,7 @@ def test_unique_memory_of_real_workers(large_workers):
 @as_root
 def test_anonymous_memory_of_another_users_workers(large_workers):
     """For a user who may not read the workers' page tables, the figure is anonymous memory, shared pages included."""
-    memory = as_nobody(lambda: memory_over_minutes(large_workers, 2), before=lambda: open_to_all(large_workers))
+    memory = as_nobody(lambda: memory_over_minutes(large_workers, 6), before=lambda: open_to_all(large_workers))
     assert (memory.worker.source, memory.worker.unique) == ("anonymous", {})
     assert OWN_BYTES <= memory.worker.largest <= OWN_BYTES + 2 * OTHER_BYTES
     assert memory.available

@@ -76,8 +76,8 @@ def looked_at(shown: Tab, name: str) -> str:
     ("clients", "status", "advice"),
     [
         (0, "ok", "Nothing to change"),
-        (2, "warning", "DO Raise +threads +from 2"),
-        (32, "critical", "DO Raise +threads +from 2"),
+        (2, "warning", "DO Run .+ to find the line that sleeps"),
+        (32, "critical", "DO Run .+ to find the line that sleeps"),
     ],
 )
 def test_a_server_that_runs(chromium, short, clients, status, advice):

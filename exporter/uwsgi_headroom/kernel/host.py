@@ -123,6 +123,7 @@ class Host:
         self._workers: tuple[Worker, ...] = ()
         self._served, self._served_at = [-1, 0], 0.0  # requests and running time, and since when
         self._read_at = self._all_read_at = self._sought_at = float("-inf")
+        self._interval = float("inf")  # of the last two readings
 
     def close(self) -> None:
         """Close the files of the workers: the server is not watched any more."""
@@ -176,7 +177,8 @@ class Host:
         peer = (answer.peer_pid, answer.peer) if answer else (None, None)
         now, identity = self._clock(), (snapshot.pid, *peer)
         interval, self._read_at = now - self._read_at, now
-        longest_age = max(_limit(_SLOW_READINGS * interval, SLOW_SECONDS), _LEAST_READINGS * interval)
+        usual, self._interval = min(interval, self._interval), interval  # a single gap changes nothing
+        longest_age = max(_limit(_SLOW_READINGS * interval, SLOW_SECONDS), _LEAST_READINGS * usual)
         quick = self._slow.claimed_identity == identity and now - self._slow.at < longest_age
         if not quick or not self._prover.still_holds():
             quick = False

@@ -187,7 +187,8 @@ def _read_clocks(cpus: Collection[int]) -> dict[int, float]:
 def list_connections(names: Sequence[str], ages: bool) -> dict[int, tuple[float, bool]]:
     """The connections to sockets of these names, in this thread's network, by inode. Raises OSError."""
     inodes: dict[int, tuple[float, bool]] = {}
-    for port in {int(name.rpartition(":")[2]) for name in names if is_tcp(name)}:
+    ports = {int(name.rpartition(":")[2]) for name in names if is_tcp(name)}
+    for port in ports.intersection(range(1 << 16)):
         for family in (socket.AF_INET, socket.AF_INET6):
             request = sock_diag.connections_request(family, port.to_bytes(2, "big"))
             for payload in sock_diag.ask(request, seconds=_LIST_SECONDS)[0]:

@@ -393,9 +393,10 @@ def test_the_cpus_of_a_program_are_never_below_zero(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["shopd", "a\nb c", "\x1b[31m"])
-def test_the_program_at_an_address(name, tmp_path):
+def test_the_program_at_an_address(name, tmp_path, monkeypatch):
     """Who listens on this host, by the name that a process has given itself: any bytes. Other hosts are not asked."""
     own, path = read_name(os.getpid()), str(tmp_path / "s")
+    monkeypatch.setattr(programs, "_SEARCH_SECONDS", 60.0)  # a busy machine takes long
     with socket.create_server(("127.0.0.1", 0)) as tcp, socket.socket(socket.AF_UNIX) as unix, suppress(OSError):
         unix.bind(path)
         unix.listen()
