@@ -73,12 +73,12 @@ def test_heads_above_buffer_size_are_a_warning(app):
     """uWSGI counts none of these requests, so nothing proves the lines; the option is named."""
     large = f"Cookie: token=secret{'x' * 5000}\r\n"
     with serving(app) as server, repeated(lambda: get(server, "/"), lambda: get(server, "/", large)):
-        document = check(server)
+        document = check(server, seconds=16)  # the log is found some time after the first sample
     finding = findings(document)["requests_rejected"]
     assert finding["severity"] == "warning"
     assert finding["title"] == "uWSGI's log says that uWSGI refuses requests with headers larger than `buffer-size`."
     assert finding["change"].startswith("Raise `buffer-size` (4096)")
-    assert any(f"{percent} % of all" in finding["evidence"] for percent in range(40, 61)), finding
+    assert any(f"{percent} % of all" in finding["evidence"] for percent in range(45, 56)), finding
     assert "secret" not in json.dumps(document)
 
 

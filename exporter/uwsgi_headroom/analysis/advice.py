@@ -56,7 +56,7 @@ from uwsgi_headroom.analysis.worker_states import (
     starts_on_demand,
 )
 from uwsgi_headroom.record import ServerRecord
-from uwsgi_headroom.words.formats import code_place, counted, name_pids, percent
+from uwsgi_headroom.words.formats import counted, name_pids, percent
 from uwsgi_headroom.words.template import Fact, Facts, fill
 
 INTERPRETERS_BUSY = 0.45
@@ -460,14 +460,9 @@ def _look_before_more(figures: Figures, more: Advice, slots: str) -> Advice:
     if mostly_sleeps(figures) and called:
         return SLEEP_BETWEEN.advise((), all_busy=True, label=called, **facts)
     if mostly_sleeps(figures, NEARLY_ASLEEP) and not sleep_between_events(figures):
-        return SLEEP_FIRST.advise((), all_busy=True, place=_find_line_that_sleeps(figures), more=more.change, **facts)
+        place = figures.main_place(["sleep"])
+        return SLEEP_FIRST.advise((), all_busy=True, place=place, more=more.change, **facts)
     return more._replace(cause=f"all {slots} are busy", all_busy=True)
-
-
-def _find_line_that_sleeps(figures: Figures) -> str:
-    looks = [(use.states.get("sleep", 0.0), use.line) for use in getattr(figures.code, "lines", ())]
-    least = MOSTLY * sum(seen for seen, _ in looks)
-    return "".join(code_place(*line[:3]) for seen, line in looks if line.line and seen > least)
 
 
 def _check_as_root(server: ServerRecord) -> str:

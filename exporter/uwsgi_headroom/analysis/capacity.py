@@ -230,7 +230,7 @@ LEAST_SPREAD = 0.1
 """The smallest standard deviation of the changes in requests per second, over their mean."""
 
 LEAST_SIGNIFICANCE = 4.0
-"""At or above this t-statistic, others follow the requests: chance reaches it once in four hundred times."""
+"""At or above this t-statistic, others follow the requests: by simulation, chance reaches it once in 400 times."""
 
 LEAST_EFFECT = 0.25
 """The smallest fraction of the others' CPU time that must be proportional to the requests. Below it, most of their use

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import ceil, inf
 from typing import NamedTuple
 
@@ -27,19 +27,32 @@ from uwsgi_headroom.analysis.objective import Objective
 from uwsgi_headroom.analysis.percentiles import ResponseTimes, Slow, compute_percentiles, find_slow
 from uwsgi_headroom.analysis.routes import RouteFigures, compute_routes
 from uwsgi_headroom.analysis.usable import add_usable, variation
-from uwsgi_headroom.analysis.wait_states import LOCK_SEEN, WaitFigures, compute_waits, count_websockets, list_ages
+from uwsgi_headroom.analysis.wait_states import (
+    LOCK_SEEN,
+    MOSTLY,
+    WaitFigures,
+    compute_waits,
+    count_websockets,
+    list_ages,
+)
+from uwsgi_headroom.code_look import Line
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.history.counts import sum_if_all_known
 from uwsgi_headroom.history.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.history.window import CodeWindow, RouteWindow, Window, WorkerWindow
 from uwsgi_headroom.record import Destination, Outage, ServerRecord, State, WorkerRecord
 from uwsgi_headroom.same_fields import copy_fields, given
+from uwsgi_headroom.words.formats import code_place
 
 GROWTH = 1.5
 """`Figures.growth`, unless the load of another server may come in addition."""
 
 LEAST_SERVING = 0.05
 """Threads that serve at least, however much time handlers of uWSGI's signals take."""
+
+
+LEAST_SEEN = 20.0
+"""Fewer looks at threads in some state say nothing about lines."""
 
 
 class Figures(Struct, frozen=True):
@@ -95,6 +108,19 @@ class Figures(Struct, frozen=True):
     def share(self, state: State) -> float:
         """The share of the threads' time in a state; 0 if it is not known what they wait for."""
         return (self.waits and self.waits.share(state)) or 0.0
+
+    def looks(self, states: Collection[State]) -> dict[Line, float]:
+        """How often lines of code were seen with threads in these states, the most first."""
+        uses = getattr(self.code, "lines", ())
+        seen = {use.line: sum(use.states.get(state, 0.0) for state in states) for use in uses}
+        return dict(sorted(seen.items(), key=lambda each: -each[1]))
+
+    def main_place(self, states: Collection[State]) -> str:
+        """The line in which most of these threads are; empty if there is none, or they were seen too rarely."""
+        looks = self.looks(states)
+        whole = sum(looks.values())
+        most = [line for line, seen in looks.items() if line.line and seen > MOSTLY * whole and whole >= LEAST_SEEN]
+        return "".join([code_place(*line[:3]) for line in most[:1]])
 
     @property
     def active(self) -> list[WorkerFigures]:

@@ -259,7 +259,7 @@ def test_other_programs_that_grow_with_the_requests(other_programs):
 
 
 def test_other_programs_that_use_all_cpus():
-    """They leave a part to whoever asks: threads that wait, not these CPUs, are the limit, as more of them show."""
+    """They leave a part of the CPUs to others: the threads are the limit, and more of them serve more."""
     measured = replace(PLAIN, cpu_per_request=0.0005, waits={"cpu": 0.0005, "backend": 0.0995}, others=2.0)
     found = _predict(measured, Setting(4, 2))
     more = found.predictions[0]

@@ -33,7 +33,7 @@ application decides what is an error."""
 
 SURELY = 1.5
 """By so many standard deviations (the square root of a count that is random) the number has to be above that fraction:
-else chance would bring a warning several times a day."""
+3 exceptions in 40 requests, 6 in 200. Else chance would bring a warning several times a day."""
 
 STATUS_5XX = r"\|app: .*\(HTTP/[0-9.]+ 5[0-9]{2}\)"
 """What the lines of requests with such a status have, for grep."""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.figures import LEAST_SEEN, Figures
 from uwsgi_headroom.analysis.findings.kind import Finding
 from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.code_look import Line
@@ -21,9 +21,6 @@ from uwsgi_headroom.history.window import CodeWindow, Lasting
 from uwsgi_headroom.words.formats import code_place, listed, percent
 from uwsgi_headroom.words.states import name_activity
 from uwsgi_headroom.words.template import Facts, fill
-
-LEAST_SEEN = 20.0
-"""Fewer looks at such threads say nothing about lines."""
 
 LEAST_SHARE, MOST_NAMED = 0.1, 3
 """Of a line that is named, and how many are."""
@@ -57,17 +54,17 @@ def name_lines(figures: Figures, findings: Sequence[Finding]) -> list[Finding]:
 def _name(figures: Figures, code: CodeWindow, finding: Finding) -> Finding:
     if finding.code == "request_stuck":
         return replace(finding, evidence=f"{finding.evidence}{_describe_stuck(figures, code)}")
-    looks = {use.line: sum(use.states.get(state, 0.0) for state in finding.kind.states) for use in code.lines}
-    whole, order = sum(looks.values()), sorted(looks, key=lambda line: -looks[line])
+    looks = figures.looks(finding.kind.states)
+    whole = sum(looks.values())
     if whole < LEAST_SEEN:
         return finding
-    shown = [line for line in order[:MOST_NAMED] if looks[line] >= LEAST_SHARE * whole]
+    shown = [line for line in [*looks][:MOST_NAMED] if looks[line] >= LEAST_SHARE * whole]
     named = ", ".join(f"{percent(looks[line] / whole)} in {_describe(line)}" for line in shown)
     holder = _describe_holder(code) * (finding.code == "application_lock")
     finding = replace(finding, evidence=f"{finding.evidence}{fill(WHERE, {'named': named})}{holder}")
-    if not finding.clause or looks[order[0]] < MOSTLY * whole or not order[0].line:
-        return finding
-    return replace(finding, clause=f"{finding.clause}, mostly in {code_place(*order[0][:3])}")
+    if finding.clause and (place := figures.main_place(finding.kind.states)):
+        return replace(finding, clause=f"{finding.clause}, mostly in {place}")
+    return finding
 
 
 def _describe_holder(code: CodeWindow) -> str:
