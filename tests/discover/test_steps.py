@@ -198,9 +198,10 @@ def test_names_in_commands(monkeypatch, tmp_path):
     unit = Unit(r"uwsgi@srv-my\x2dapp.service", main_pid=os.getpid(), can_reload=True)
     (command,) = proposed(unit=unit).steps[2].lines
     assert shlex.split(command) == ["systemctl", "reload", unit.name]
-    # Debian's init script knows an application by its file, whatever the name that is unique on this machine.
-    made = proposed("apps-enabled", file=Path("/etc/uwsgi/apps-enabled/shop.ini"), is_debian=True)
-    assert "service uwsgi reload shop" in [line for step in made.steps for line in step.lines]
+    # Debian's unit, which `service uwsgi reload shop` reloads too, has the applications of all files.
+    debian = Unit("uwsgi.service", main_pid=0, can_reload=True)
+    made = proposed("apps-enabled", unit=debian, file=Path("/etc/uwsgi/apps-enabled/shop.ini"), is_debian=True)
+    assert f"kill -HUP {LAUNCH.master.pid}" in [line for step in made.steps for line in step.lines]
 
 
 def test_a_missing_directory_leaves_it_without_stats(tmp_path):

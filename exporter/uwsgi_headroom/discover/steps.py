@@ -428,9 +428,7 @@ def _reload(launch: Launch, *, is_saved_now: bool) -> ToDo | None:
         end = ":" if unit else "."
         return ToDo(f"Stop and start uWSGI when that suits you; do not reload it: {why}{end}", commands)
     command = f"kill -HUP {launch.master.pid}"
-    if launch.is_debian:
-        command = f"service uwsgi reload {shlex.quote(launch.file.stem)}"
-    elif unit and unit.can_reload:
+    if unit and unit.can_reload and not launch.is_debian:  # Debian's unit, and so `service`, reloads all applications
         command = f"systemctl reload {shlex.quote(unit.name)}"
     return ToDo("Reload uWSGI:", [command])
 
