@@ -82,6 +82,15 @@ BALANCE = Balance(
 )
 IDENTITY = Identity(pid=77, host="web1", application="shop:app", configuration_file="/etc/shop.ini", uptime=7300.0)
 
+REDIRECTS = FindingSection(
+    code="redirects",
+    severity="info",
+    title="All are redirects.",
+    evidence="9 of 9.",
+    meaning="",
+    change="",
+    runbook=None,
+)
 CASES = [
     (flow(queue_wait=0.0814, response_time=0.2454), "users_wait"),
     (flow(queue_wait=0.0), "users_wait"),
@@ -143,6 +152,8 @@ CASES = [
         "memory",
     ),
     (replace(SERVER, identity=IDENTITY), "identity"),
+    (replace(SERVER, findings=(REDIRECTS,)), "note"),
+    (replace(SERVER, findings=(REDIRECTS,), status="warning"), "note"),
     (replace(SERVER, state="down"), "served"),
     (replace(SERVER, state="down"), "users_wait"),
     (unreadable(), "verdict"),

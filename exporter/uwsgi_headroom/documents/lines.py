@@ -64,6 +64,7 @@ def _line(
 def _list_lines(server: ServerDocument) -> Iterator[TextLine | None]:
     yield _verdict(server)
     yield _line("act", "DO", 0, describe_first_act(server))
+    yield from _list_notes(server)
     if server.state == "down" and server.kind == "server":
         parts = ("nothing", ": the server is down", "[before? ; {before:rate} before]")
         yield _line("served", "served", 1, parts, {"before": server.flow.throughput if server.flow else None})
@@ -74,6 +75,19 @@ def _list_lines(server: ServerDocument) -> Iterator[TextLine | None]:
     yield _identity(server)
     for unknown in server.unknown:
         yield _line("unknown", "not known", 30, ("{what}[socket?  of {socket}]", ": {why}"), asdict(unknown))
+
+
+_NOTED = (
+    *("client_errors", "redirects", "routing_ends_requests", "requests_rejected", "web_server_fails"),
+    *("socket_gone", "socket_refuses", "socket_replaced", "server_errors", "exceptions"),
+)
+"""Findings that a person reads first where nothing is proven to be wrong: users may be hurt."""
+
+
+def _list_notes(server: ServerDocument) -> Iterator[TextLine | None]:
+    for finding in server.findings:
+        if server.status == "ok" and finding.code in _NOTED:
+            yield _line("note", "NOTE", 0, (finding.title, f" {finding.evidence}"))
 
 
 _NO_STATS = (
