@@ -18,7 +18,7 @@ import psutil
 import pytest
 from msgspec import Struct, field
 
-from tests.support import bad_servers
+from tests.support import bad_servers, real_uwsgi
 from tests.support.captured_documents import NAMES, document
 from tests.support.real_uwsgi import wait_until
 from tests.support.simulated_server import MovableClock
@@ -429,6 +429,24 @@ def test_a_master_that_is_stopped_after_it_was_read():
         finally:
             process.kill()
     assert reader.find_master() is None
+
+
+@pytest.mark.integration
+def test_no_file_of_a_process_stays_open_once_nobody_listens():
+    def list_open() -> list[str]:
+        return [file.path for file in psutil.Process().open_files() if file.path.endswith("/stat")]
+
+    async def read_twice(path: Path) -> None:
+        reader = Reader("shop", Unix(str(path)))
+        assert isinstance(await reader.read(), Reading)
+        assert list_open()
+        path.unlink()
+        assert (await reader.read()).reason == "not_found"
+
+    before = list_open()
+    with real_uwsgi.uwsgi() as server:
+        asyncio.run(read_twice(Path(server.stats)))
+        assert list_open() == before
 
 
 def admitted(places: WorkerPlaces, numbers: dict[str, int]) -> set[str]:

@@ -23,9 +23,9 @@ from statistics import mean, median
 from typing import NoReturn
 
 from uwsgi_headroom.config.defaults import DEFAULT_SAMPLES_PER_SECOND
-from uwsgi_headroom.errors import BlindError, ReadError, Reason
+from uwsgi_headroom.errors import BlindError, ReadError
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.watch.reader import Reader
+from uwsgi_headroom.watch.reader import GONE, Reader
 
 JITTER = 0.2
 
@@ -44,9 +44,6 @@ to 3 s late, once for each worker. In a storm of harakiris, this happens most of
 
 RETRY_SECONDS = (1.0, 5.0)
 """First and longest of the growing pauses after failed reads."""
-
-GONE: frozenset[Reason] = frozenset({"refused", "not_found"})
-"""The reasons of failed reads that say at once that nobody listens there."""
 
 GONE_PAUSE = (0.25, 0.125)
 """Where nobody listens, as while uWSGI reloads, and an attempt costs uWSGI nothing: the shortest pause in seconds, and

@@ -379,6 +379,8 @@ class Reader:
         self.finished_first.set()
         if isinstance(outcome, ReadError):
             self.errors[outcome.reason] += 1
+            if outcome.reason in GONE:
+                self._host.close()
             if not isinstance(before, ReadError) or before.reason != outcome.reason:
                 reason, detail = outcome.reason, str(outcome)
                 self._log(logging.WARNING, "cannot read", address=str(self.address), reason=reason, detail=detail)
@@ -389,6 +391,9 @@ class Reader:
         if outcome.host.off and (not isinstance(before, Reading) or before.host.off != outcome.host.off):
             self._log(logging.INFO, "no process facts", detail=outcome.host.off)
 
+
+GONE: frozenset[Reason] = frozenset({"refused", "not_found"})
+"""The reasons of failed reads that say at once that nobody listens there."""
 
 LINES, SECONDS = 5, 60.0
 """At most this many lines in this many seconds."""

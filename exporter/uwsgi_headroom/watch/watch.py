@@ -47,8 +47,8 @@ from uwsgi_headroom.watch.code_watch import CodeSetting, CodeWatch
 from uwsgi_headroom.watch.deploy_watch import DeployWatch
 from uwsgi_headroom.watch.kept_history import MinuteCutter, find_levels
 from uwsgi_headroom.watch.observation import Observation
-from uwsgi_headroom.watch.pace import GAP_SECONDS, GONE, CpuBudget, LoopLag, Pace, Sampler
-from uwsgi_headroom.watch.reader import Reader, RouteNamer, WorkerPlaces
+from uwsgi_headroom.watch.pace import GAP_SECONDS, CpuBudget, LoopLag, Pace, Sampler
+from uwsgi_headroom.watch.reader import GONE, Reader, RouteNamer, WorkerPlaces
 from uwsgi_headroom.watch.recorder import Recorder
 from uwsgi_headroom.watch.silence import SILENT, SilentServer, Work
 
