@@ -392,7 +392,9 @@ class WorkerRecord(Struct, frozen=True, gc=False):
     ending: Ending | None = None
     """Why it takes no other request, and ends when those in service have ended; None if it does not."""
     is_stopped: bool = False
-    """Whether its process is stopped, by a signal or a debugger."""
+    """Whether a signal has stopped its process."""
+    tracer: tuple[int, str] = (0, "")
+    """The process that traces it, such as a debugger, and its name; 0 without one."""
     affinity: tuple[int, ...] | None = None
     """The CPUs that its process may run on."""
     low_bytes: int | None = None

@@ -1,5 +1,6 @@
 """Worker processes, their threads and the small files of /proc; this process stands in for the master."""
 
+import ctypes
 import errno
 import os
 import resource
@@ -68,6 +69,13 @@ def test_what_could_not_be_read_first_is_read_later(sleeper, monkeypatch):
     now = reader.read(os.getpid(), [sleeper.pid])[sleeper.pid]
     assert now.start_time == pytest.approx(time.time(), abs=60)
     assert now.resident_bytes
+
+
+def test_a_traced_process_is_not_stopped(sleeper):
+    """Its tracer is named: here this process, which is attached by PTRACE_SEIZE of ptrace(2)."""
+    assert ctypes.CDLL(None).ptrace(0x4206, sleeper.pid, None, None) == 0
+    found = Processes().read(os.getpid(), [sleeper.pid])[sleeper.pid]
+    assert (found.is_stopped, found.tracer) == (False, (os.getpid(), procfs.read_name(os.getpid())))
 
 
 def test_the_least_memory_of_some_seconds():

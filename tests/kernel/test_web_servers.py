@@ -90,6 +90,7 @@ DENIED, RESET, PIPE = "Permission denied", "Connection reset by peer", "Broken p
 CONNECTS = "while connecting to upstream"
 REFUSED = f"connect() failed (111: Connection refused) {CONNECTS}"
 HEAD = "while reading response header from upstream"
+CHUNKED = "upstream sent invalid chunked response"
 
 
 @pytest.fixture
@@ -112,6 +113,8 @@ def log(tmp_path):
         ("upstream prematurely closed connection while reading upstream", OURS, "short", "a.sock", ""),
         (f"upstream timed out (110: Connection timed out) {HEAD}", OURS, "timed_out", "a.sock", "Connection timed out"),
         (f"connect() to unix:/run/a.sock failed (13: {DENIED}) {CONNECTS}", OURS, "refused", "a.sock", DENIED),
+        (f"upstream sent invalid chunked response {HEAD}", OURS, "other", "a.sock", CHUNKED),
+        (f'upstream sent invalid header: "X-User: me" {HEAD}', OURS, "other", "a.sock", "upstream sent invalid header"),
         (f"13){DENIED}: AH02454", "Unix domain socket /run/a.sock (shop:0)", "refused", "a.sock", DENIED),
         ("111)Connection refused: AH00957", "127.0.0.1:3031 (*)", "refused", ":3031", "Connection refused"),
         (REFUSED, "uwsgi://10.231.77.2:3031", "refused", "", "Connection refused"),
@@ -120,7 +123,7 @@ def log(tmp_path):
         ("connect() failed (11: Resource temporarily unavailable) while connecting to upstream", OURS, "", "", ""),
         ("upstream sent too big header", "uwsgi://unix:/run/b.sock:", "", "", ""),
         (REFUSED, "uwsgi://10.231.77.2:80", "", "", ""),
-        ("an upstream response is buffered to a temporary file /t/01 while reading upstream", OURS, "", "", ""),
+        ("[warn] an upstream response is buffered to a temporary file /t/01 while reading upstream", OURS, "", "", ""),
         ("kevent() reported that client closed connection", OURS, "", "", ""),
         ("111)Connection refused: AH00957", "127.0.0.1:80 (*)", "", "", ""),
         ("*1 x, client: " * 100, OURS, "", "", ""),
@@ -130,6 +133,8 @@ def log(tmp_path):
 def test_a_line_of_a_log(line, to, cause, name, reason, monkeypatch):
     """Its cause, if it has one, the socket that it is about, and the reason of the operating system."""
     line = (APACHE if "AH0" in line else NGINX).format(line, to)
+    if "[warn]" in line:
+        line = line.replace("[warn] ", "").replace("[error]", "[warn]")
     monkeypatch.setattr(web_servers, "_read_logs", lambda *_: [("nginx", "/e", f"x\n{line}\n{line}\n".encode())])
     found = find_errors(SOCKETS[:2], (), 0, False)
     expected = [(cause, name, reason, 2)] if cause else []
@@ -153,20 +158,28 @@ def test_uploads_that_nginx_cannot_store(path, number, leads, found, monkeypatch
     assert [(each.cause, each.name, each.reason, each.number) for each in errors] == found
 
 
+FULL = "worker_connections are not enough"
+
+
 @pytest.mark.parametrize(
-    "said",
+    ("said", "cause"),
     [
-        "7#7: 24 worker_connections are not enough",
-        "7#7: *9 24 worker_connections are not enough while connecting to upstream, client: 192.0.2.7, server: me",
-        "7#7: accept4() failed (24: Too many open files)",
+        (f"[alert] 7#7: 24 {FULL}", "full"),
+        (f"[alert] 7#7: *9 24 {FULL} while connecting to upstream, client: 192.0.2.7, server: me", "full"),
+        ("[alert] 7#7: accept4() failed (24: Too many open files)", "full"),
+        ("[error] 7#7: *9 client intended to send too large body: 3000000 bytes, client: 192.0.2.7", "body_limit"),
+        ('[error] 7#7: *9 limiting requests, excess: 5.410 by zone "perip", client: 192.0.2.7', "rate_limit"),
+        ("[warn] 7#7: *9 delaying request, excess: 0.4 by zone, client: 192.0.2.7", ""),
+        ('[error] 7#7: *9 x, client: 192.0.2.7, referrer: "*9 limiting requests, excess"', ""),
     ],
 )
 @pytest.mark.parametrize("leads", [True, False])
-def test_nginx_without_a_free_connection(said, leads, monkeypatch):
-    line = f"2026/12/01 01:06:36 [alert] {said}\n"
+def test_what_nginx_says_of_all_its_clients(said, cause, leads, monkeypatch):
+    line = f"2026/12/01 01:06:36 {said}\n"
     monkeypatch.setattr(web_servers, "_read_logs", lambda *_: [("nginx", "/e", 3 * line.encode())])
     found = find_errors(SOCKETS[:2], (), 0, leads)
-    assert [(each.cause, each.name, each.reason, each.number) for each in found] == [("full", "a.sock", "", 3)] * leads
+    expected = [(cause, "a.sock", "", 3)] * (leads and bool(cause))
+    assert [(each.cause, each.name, each.reason, each.number) for each in found] == expected
 
 
 def test_servers_that_nginx_takes_for_down(monkeypatch):

@@ -63,7 +63,9 @@ class WorkerProcess(Struct, frozen=True):
     address_left: int | None = None
     """Bytes of address space that it may still take (RLIMIT_AS, uWSGI's `limit-as`); None without a limit."""
     is_stopped: bool = False
-    """Whether it is stopped: by a signal such as SIGSTOP, or by a debugger."""
+    """Whether a signal such as SIGSTOP has stopped it."""
+    tracer: tuple[int, str] = (0, "")
+    """The process that traces it, a debugger or strace(1), and its name; 0 without one."""
     threads: int | None = None
     """All of them, also those that serve no request."""
     threads_since: float = 0.0
@@ -145,7 +147,7 @@ class _Known(NamedTuple):
 
 
 _STATUS = re.compile(
-    rb"^(VmSize|VmRSS|RssAnon|voluntary_ctxt_switches|nonvoluntary_ctxt_switches):\s*(\d+)( kB)?", re.MULTILINE
+    rb"^(TracerPid|VmSize|VmRSS|RssAnon|voluntary_ctxt_switches|nonvoluntary_ctxt_switches):\s*(\d+)( kB)?", re.MULTILINE
 )
 
 
@@ -162,7 +164,7 @@ def _read(pid: int, line: bytes, stat: procfs.ProcessStat, before: _Known | None
         cpu_system_seconds=stat.system / TICKS,
         last_cpu=stat.cpu,
         children_cpu_seconds=(stat.children_user + stat.children_system) / TICKS,
-        is_stopped=stat.state in "Tt",
+        is_stopped=stat.state == "T",
         threads=stat.threads or None,
         threads_since=worker.threads_since if worker.threads == stat.threads else time.monotonic(),
         low_bytes=lows.least * _PAGE,
@@ -181,6 +183,7 @@ def _read_slow(pid: int) -> dict[str, object]:
     limits = _value_if_permitted(lambda: procfs.read_limits(pid)) or {}
     space = limits.get("address space")
     return {
+        "tracer": _name_tracer(status.get(b"TracerPid", 0)),
         "resident_bytes": status.get(b"VmRSS"),
         "anonymous_bytes": status.get(b"RssAnon"),
         "voluntary_context_switches": status.get(b"voluntary_ctxt_switches"),
@@ -190,6 +193,10 @@ def _read_slow(pid: int) -> dict[str, object]:
         "address_left": (space and b"VmSize" in status and space - status[b"VmSize"]) or None,
         "affinity": _value_if_permitted(lambda: tuple(sorted(os.sched_getaffinity(pid)))),
     }
+
+
+def _name_tracer(pid: int) -> tuple[int, str]:
+    return pid, (_value_if_permitted(lambda: procfs.read_name(pid)) or "") if pid else ""
 
 
 def _value_if_permitted(ask: Callable[[], T]) -> T | None:

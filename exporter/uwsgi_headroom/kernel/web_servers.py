@@ -114,7 +114,7 @@ _BEGAN: dict[tuple[int, int], int] = {}
 """The size of each log, by its device and inode, when this process first saw it."""
 
 _LINE = re.compile(
-    rb"^[\d/]{10} [\d:]{8} \[\w+\] [\d#]{3,30}: \*\d+ (?P<said>(?:(?!, client: ).){1,500}), client: .*?"
+    rb"^[\d/]{10} [\d:]{8} \[(?P<level>\w+)\] [\d#]{3,30}: \*\d+ (?P<said>(?:(?!, client: ).){1,500}), client: .*?"
     rb', upstream: "(?P<to>[^"\n]{1,200})'  # of nginx
     rb"|^(?:\[[^]\n]{1,60}\] ){2,5}(?P<failed>\(\d+\)[^:\n]{1,80}): AH0\d+: .{1,20}attempt to connect to "  # of Apache
     rb"(?:Unix domain socket )?(?P<there>\S{1,200}) ",
@@ -127,9 +127,15 @@ _CAUSE = re.compile(
     rb"|(?P<unread>\((?:104|32): [^)]*\) while (?:reading|sending request to)\b.* upstream)"
     rb"|(?P<refused>\((?!11:)\d+: [^)]*\) while connecting to upstream|^\(\d+\))"
 )
+_OTHER = re.compile(rb"(?P<other>SSL_do_handshake\(\) failed|[A-Za-z][A-Za-z .,/-]{9,79}?(?= while |[^A-Za-z .,/-]|$))")
+"""What else it says of an error: no name, number or quotation."""
+
 _OF_ALL = re.compile(
-    rb'open\(\) "[^"\n]{1,300}/\d{10}" failed \((?P<uploads>\d+): [^)]*\), client: '
-    rb"|(?P<full>\d worker_connections are not enough|accept4?\(\) failed \(24: )"
+    rb"^[\d/]{10} [\d:]{8} \[error\] [\d#]{3,30}: \*\d+ "
+    rb"(?:client intended to send (?P<body_limit>too large body)|limiting (?P<rate_limit>requests|connections)\b)"
+    rb'|open\(\) "[^"\n]{1,300}/\d{10}" failed \((?P<uploads>\d+): [^)]*\), client: '
+    rb"|(?P<full>\d worker_connections are not enough|accept4?\(\) failed \(24: )",
+    re.MULTILINE,
 )
 """What nginx says of all its clients."""
 
@@ -152,12 +158,16 @@ def find_errors(
         last = ""  # the socket of the line before
         for line in _LINE.finditer(text):
             said, there = line["said"] or line["failed"], line["to"] or line["there"]
-            cause, number = _CAUSE.search(said), _NUMBER.search(said)
+            is_error = line["level"] not in (b"warn", b"notice", b"info", b"debug")
+            cause, number = _CAUSE.search(said) or (_OTHER.match(said) if is_error else None), _NUMBER.search(said)
             name = next((name for name, pattern in ours if pattern.search(b"unix:%s " % there)), "")
             address = _ADDRESS.findall(os.fsdecode(there))[0]
-            last = name = last if cause and cause["none_alive"] else name  # such a line names a group of servers
-            if cause and (name or (cause["refused"] and re.split("[:/]", address)[-1] in ends)):
+            last = name = (
+                last if cause and cause.lastgroup == "none_alive" else name
+            )  # such a line names a group of servers
+            if cause and (name or (cause.lastgroup == "refused" and re.split("[:/]", address)[-1] in ends)):
                 reason = os.strerror(int(number[1])) if number else ""
+                reason = cause["other"].decode() if cause.lastgroup == "other" else reason
                 found[name, address, program, cause.lastgroup, reason, log] += 1
     return tuple([WebError._make([*each, count]) for each, count in found.most_common(_MOST_ERRORS)])
 

@@ -55,6 +55,7 @@ RULES: tuple[Rule, ...] = (
     resources.find_address_space,
     waits.find_blocked_output,
     causes.find_idle,
+    causes.find_traced,
     loops.find_held_loops,
     loops.find_lookups,
     waits.find_stuck,

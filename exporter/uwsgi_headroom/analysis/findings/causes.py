@@ -245,6 +245,16 @@ WORKERS_STOPPED = Kind(
     clause="[all? all workers are stopped]",
 )
 
+WORKERS_TRACED = replace(
+    WORKERS_STOPPED,
+    severity="warning or info",
+    title="{program} traces {ids:worker}.",
+    evidence="{program}{pid} is attached to {ids:worker} (of {workers}).",
+    meaning="A tracer or a debugger stops a process at each system call or breakpoint, and takes CPU time itself.",
+    act="End {program}: {end_it}.",
+    clause="{program} traces {ids:worker}",
+)
+
 MASTER_SILENT = Kind(
     code="master_silent",
     severity="warning",
@@ -452,6 +462,14 @@ def find_idle(figures: Figures) -> Iterator[Finding]:
             yield ACCEPT_NOTHING.found(figures, facts)  # new workers may still load the application
     elif stopped:
         yield WORKERS_STOPPED.found(figures, facts, all=len(stopped) == len(figures.server.workers))
+
+
+def find_traced(figures: Figures) -> Iterator[Finding]:
+    traced = [each for each in figures.server.workers if each.tracer[0]]
+    for pid, program in {each.tracer for each in traced[:1]}:
+        facts: Facts = {"program": f"`{program or 'a process'}`", "pid": Private(f" (PID {pid})")}
+        facts |= {"ids": [each.worker_id for each in traced], "end_it": Private(f"`kill {pid}`", "`kill`")}
+        yield WORKERS_TRACED.found(figures, facts, worse=figures.flow.waiting not in (None, "none"))
 
 
 def _resume(workers: Iterable[WorkerRecord]) -> Private:

@@ -134,6 +134,28 @@ NO_CONNECTIONS = replace(
     meaning="Idle clients keep one each, and a request in service takes two. uWSGI gets no such request.",
     act="Raise `worker_connections` and `worker_rlimit_nofile` of nginx.",
 )
+BODY_LIMIT = replace(
+    LARGE_HEADS,
+    title="The web server ({program}) rejects uploads: they are larger than `client_max_body_size`.",
+    meaning="Its clients get status 413, also with the default of 1 MB, and uWSGI gets no such request. All sites of "
+    "this {program} count.",
+    act="Raise `client_max_body_size` of nginx, if your site expects such uploads.",
+)
+RATE_LIMIT = replace(
+    LARGE_HEADS,
+    severity="info",
+    title="The web server ({program}) turns requests away, because of its limit for one client or site.",
+    meaning="Its clients get status 503, and uWSGI gets no such request. Behind a load balancer, all users may count "
+    "as one client. All sites of this {program} count.",
+    act="If users complain, check `limit_req` and `limit_conn` of nginx, and `set_real_ip_from`.",
+)
+OTHER = replace(
+    LARGE_HEADS,
+    title="The web server ({program}) reports an error for responses of uWSGI: {reason}.",
+    meaning="Its clients most likely get status 502 or an incomplete response, and uWSGI counts a request like any "
+    "other.",
+    act="Read the error log of {program}: such a line names its request.",
+)
 SHORT = replace(
     LARGE_HEADS,
     title="Responses end before they are complete, as the web server ({program}) says.",
@@ -196,6 +218,9 @@ _ROWS = {
     "unread": UNREAD,
     "uploads": UPLOADS,
     "full": NO_CONNECTIONS,
+    "body_limit": BODY_LIMIT,
+    "rate_limit": RATE_LIMIT,
+    "other": OTHER,
     "short": SHORT,
     "closed": ROUTER_CLOSES,
     "refused": CANNOT_CONNECT,
@@ -295,7 +320,8 @@ def _describe(figures: Figures, error: WebError) -> Finding:
         "address": Private(error.address, "not one of uWSGI's"),
         "own": Private([paths.get(name, name) for name in figures.server.queues], "other ones"),
     }
-    return row.found(figures, facts, error, worse=error.number >= max(least, part * figures.flow.completed))
+    is_felt = error.number >= max(least, part * figures.flow.completed)
+    return row.found(figures, facts, error, worse=is_felt and row is not RATE_LIMIT)
 
 
 def _replaced(figures: Figures, way: Way, facts: Facts, *, is_named: bool) -> Finding:
