@@ -57,6 +57,10 @@ class RoleUse(NamedTuple):
     stopped: tuple[int, ...] = ()
     """The PIDs here of those that a signal or a debugger has stopped."""
     threads: int = 0  # of all
+    files: int = 0
+    """The descriptors that a router's process has open, of that which has the fewest left; 0 if unknown."""
+    most_files: int = 0
+    """How many that process may have (RLIMIT_NOFILE); 0 without a limit."""
 
 
 class SharedConnection(NamedTuple):
@@ -144,8 +148,8 @@ WebCause = Literal[
 
 class WebError(NamedTuple):
     """How often the error log of a web server says something about an address, since the first look. name: of the
-    socket; empty if the address is none of this uWSGI's. reason: the operating system's, empty without one; of `other`, what
-    the web server says."""
+    socket; empty if the address is none of this uWSGI's. reason: the operating system's, empty without one; of
+    `other`, what the web server says."""
 
     name: str
     address: str

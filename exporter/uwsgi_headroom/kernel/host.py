@@ -37,7 +37,7 @@ from uwsgi_headroom.kernel.shared_connections import SharedConnections
 from uwsgi_headroom.kernel.waits import WaitSetting
 from uwsgi_headroom.kernel.waits.sampler import OFF, WaitSampler
 from uwsgi_headroom.kernel.way_in import WaysInReader
-from uwsgi_headroom.record import UNKNOWN, Backlog, Waiting, is_tcp
+from uwsgi_headroom.record import UNKNOWN, Backlog, Options, Waiting, is_tcp
 from uwsgi_headroom.source import Address, Answer, Http, ProcessOfApp, SocketOfApp, Tcp, Unix
 from uwsgi_headroom.stats import AnySnapshot
 from uwsgi_headroom.stats.server import Snapshot, Worker
@@ -231,7 +231,7 @@ class Host:
             cpus, available = read_usable_cpus(master_pid, affinity=allowed or None), read_available_memory(master_pid)
             setup = self._setup.read(master_pid, snapshot, processes, now)
             has_tcp = any(is_tcp(socket.name) for socket in snapshot.sockets)
-            connections = self._list_connections(master_pid, snapshot, now)
+            connections = self._list_connections(master_pid, snapshot, now, setup.options)
             listens_here = has_tcp and shares_network_namespace(master_pid)
             facts = HostFacts(
                 master_pid=master_pid,
@@ -283,7 +283,7 @@ class Host:
         )
         return self._last
 
-    def _list_connections(self, master_pid: int, snapshot: Snapshot, now: float) -> Connections:
+    def _list_connections(self, master_pid: int, snapshot: Snapshot, now: float, options: Options) -> Connections:
         """The connections, where requests are in service; those that the server closed where few were completed."""
         busy = sum([worker.busy_threads or 0 for worker in snapshot.workers])
         # A ping of uWSGI's is no request, but it adds running time.
@@ -293,6 +293,8 @@ class Host:
             self._served, self._served_at = served, now
         names = tuple([each.name for each in snapshot.sockets if is_tcp(each.name)])
         is_still = 0 <= grown <= busy and snapshot.source == "stats"
+        if is_still and not busy:  # a router closes what it cannot pass on
+            names += tuple(name for name in options.http or () if is_tcp(name))
         if names and (busy or is_still):
             with suppress(OSError):
                 found = self._asks.ask(list_connections, master_pid, names)

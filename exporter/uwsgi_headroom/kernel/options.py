@@ -198,6 +198,7 @@ FIELDS: Mapping[str, str] = {
     "workers": "processes",
     "stats-server": "stats",
     "emperor-stats-server": "emperor_stats",
+    **dict.fromkeys(("thread-stacksize", "thread-stack-size", "threads-stack-size"), "threads_stacksize"),
     **dict.fromkeys(("zerg-server", "zerg-pool"), "zerg"),
 }
 """The field of an option's value, by the option's name in all its spellings."""

@@ -147,7 +147,8 @@ class _Known(NamedTuple):
 
 
 _STATUS = re.compile(
-    rb"^(TracerPid|VmSize|VmRSS|RssAnon|voluntary_ctxt_switches|nonvoluntary_ctxt_switches):\s*(\d+)( kB)?", re.MULTILINE
+    rb"^(TracerPid|VmSize|VmRSS|RssAnon|voluntary_ctxt_switches|nonvoluntary_ctxt_switches):\s*(\d+)( kB)?",
+    re.MULTILINE,
 )
 
 

@@ -46,7 +46,7 @@ MOST_DIRECTORIES = 16
 """Spoolers beyond this number are not counted: uWSGI has one process for each, so there are few."""
 
 _MOST_DESCRIPTORS = 256
-_MOST_SETS = 32
+_MOST_SETS, _MOST_ASKED = 32, 32
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -128,8 +128,18 @@ class Roles:
             cpus, resident = sum(grown) / seconds if before else None, _PAGE * sum(stat.pages for stat in stats)
             stopped = tuple(pid for pid, stat in zip(pids, stats, strict=True) if stat.state in "Tt")
             threads = sum(stat.threads for stat in stats)
-            latest.append(RoleUse(role, sum(are_own), self._cpu[role], cpus, resident, stopped, threads))
+            files = min(
+                map(_count_files, pids * (role == "router")), key=lambda each: each[1] - each[0], default=(0, 0)
+            )
+            latest.append(RoleUse(role, sum(are_own), self._cpu[role], cpus, resident, stopped, threads, *files))
         return tuple(latest)
+
+
+def _count_files(pid: int) -> tuple[int, int]:
+    """The descriptors that a process has open, and how many it may have; zeros if unknown."""
+    with suppress(OSError, ValueError):
+        return procfs.count_descriptors(pid) or 0, procfs.read_limits(pid).get("open files", 0)
+    return 0, 0
 
 
 def list_roles(snapshot: Snapshot) -> dict[int, Role]:
@@ -174,7 +184,7 @@ def _listens(pid: int) -> bool | None:
     peers, inodes = Peers(), list[int]()
     for each in sets[:_MOST_SETS]:
         found, size = list_sockets_in_epoll(pid, each)
-        inodes += found
+        inodes += found[:_MOST_ASKED]
         if size >= MOST_FDINFO_BYTES:
             break
     peers.learn(inodes, elsewhere=find_elsewhere(pid))

@@ -109,6 +109,13 @@ PROTOCOL_DIFFERS = Kind(
     then=LOG,
     log=("http_on_uwsgi_socket", "tls_on_uwsgi_socket", "bad_http", "head_too_large"),
 )
+ROUTER_CLOSES = replace(
+    PROTOCOL_DIFFERS,
+    title="uWSGI's http router closes connections, and the workers get no request.",
+    meaning="Clients get no response. With `http-subscription-server`, the router knows only the host names that "
+    "`subscribe-to` names. It closes what is not HTTP, too, as TLS.",
+    act="Compare the host name that clients ask for with the key in `subscribe-to`, and `http-to`.",
+)
 
 
 def find(figures: Figures) -> Iterator[Finding]:
@@ -167,7 +174,8 @@ def find_unanswered(figures: Figures) -> Iterator[Finding]:
     if calls >= least:
         yield UNANSWERED_CALLS.found(figures, unanswered=calls)
     if closed >= least and not requests and not _choose(figures, "rejected"):
-        yield PROTOCOL_DIFFERS.found(figures, closed=closed)
+        row = ROUTER_CLOSES if figures.server.setup.options.http else PROTOCOL_DIFFERS
+        yield row.found(figures, closed=closed)
     said = figures.server.messages.items()
     if unanswered >= least and not any(each.agreed for code, each in said if BY_CODE[code].proof == "uncalled"):
         yield UNANSWERED.found(figures, unanswered=unanswered, instant=INSTANT)

@@ -82,10 +82,12 @@ SPOOLER_DIES = Kind(
     role="harm",
     severity="warning",
     title="The spooler ends again and again, and uWSGI starts it again.",
-    evidence="Processes of the spooler ended {times:times} in the last {seconds:duration}, and completed {done:task}.",
+    evidence="Processes of the spooler ended {times:times} in the last {seconds:duration}, and completed {done:task}."
+    "[limit?  `spooler-harakiri` ends a task after {limit} s.]",
     meaning="A task that ends its process stays in its directory, and the next process takes it again.",
-    act="Find the last task that the spooler took in uWSGI's log, and remove the file of this task.",
-    then="Its line says `managing request`. Then find out why the task ends the process.",
+    act="[limit? Raise `spooler-harakiri` ({limit}) above the duration of the longest task.]"
+    "[not limit? Move the file of the task that the spooler took last out of its directory.]",
+    then="uWSGI's log names it (`managing request`). Then find out why the task ends the process, or takes so long.",
 )
 
 VASSALS_THROTTLED = Kind(
@@ -164,6 +166,20 @@ ROUTER_FULL = Kind(
     limits="always",
 )
 
+ROUTER_OUT_OF_FILES = Kind(
+    code="router_full",
+    role="harm",
+    severity="critical",
+    title="uWSGI's router has no file descriptor left, and turns clients away.",
+    evidence="A process of it has {open} open, and may have {most}.",
+    meaning="Each client takes one, also while its connection is idle, and each request in service takes two. No "
+    "figure of the workers shows it.",
+    act="Raise `max-fd`, to 65536 for example.",
+    then="Or shorten `http-keepalive`, or let a web server such as nginx keep connections.",
+    page_after=60,
+)
+_SPARE_FILES = 3
+
 SETTINGS_HURT = Kind(
     code="settings_hurt",
     role="setting",
@@ -185,6 +201,8 @@ def find_hindered_routers(figures: Figures) -> Iterator[Finding]:
     for use in [each for each in figures.server.roles if each.role == "router"]:
         if (use.cpus or 0.0) >= ROUTER_BUSY * max(1, use.processes):
             yield ROUTER_FULL.found(figures, processes=use.processes, cpus=use.cpus)
+        if use.most_files and use.files > use.most_files - _SPARE_FILES:
+            yield ROUTER_OUT_OF_FILES.found(figures, open=use.files, most=use.most_files)
         if use.stopped:
             every = len(use.stopped) == use.processes
             pids = Private(" ".join(map(str, use.stopped)), "PID")
@@ -218,7 +236,8 @@ def find_late_spoolers(figures: Figures) -> Iterator[Finding]:
     recycled = ratio(window.spooler_tasks or 0, figures.server.setup.options.spooler_max_tasks or 0)
     is_loop = times >= max(LOOP[0], LOOP[1] * window.seconds / 60) and not window.reloads
     if is_loop and (recycled is None or RECYCLED * times > recycled + sum(each.processes for each in spoolers)):
-        yield SPOOLER_DIES.found(figures, times=times, done=window.spooler_tasks or 0)
+        limit = figures.server.setup.options.spooler_harakiri or None
+        yield SPOOLER_DIES.found(figures, times=times, done=window.spooler_tasks or 0, limit=limit)
     waiting, done, growth = window.spooled, window.spooler_tasks, window.spooled_growth or 0
     if waiting is None or done is None or waiting < MANY_TASKS or not (spoolers and window.seconds):
         return

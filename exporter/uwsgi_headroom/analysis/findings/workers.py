@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import inf
-from signal import SIGKILL
+from signal import SIGKILL, SIGSEGV
 
 from msgspec.structs import replace
 
@@ -26,9 +26,12 @@ from uwsgi_headroom.analysis.worker_states import (
     mean_life,
     scales,
 )
-from uwsgi_headroom.record import State
+from uwsgi_headroom.record import ServerRecord, State
 from uwsgi_headroom.uwsgi_log.messages import name_signal
 from uwsgi_headroom.words.template import Private
+
+SMALL_STACK = 1024
+"""In kB. Threads have 8 MB unless `threads-stacksize` is set."""
 
 MANY_LOST = (3, 0.01)
 """At or above this number of lost requests, and this fraction of all requests, the loss is critical."""
@@ -129,10 +132,13 @@ KEEPS_RESTARTING = Kind(
     "meanwhile].",
     meaning="Until a new worker has started, it serves nothing. With `lazy-apps`, it first loads the application.",
     act="[not works? If this began with a deploy, roll the deploy back.]"
-    "[works, not options? Find out from uWSGI's log why {ids:worker} {ids:ends|end}.]"
+    "[works, not options, stack? Raise `threads-stacksize` ({stack} kB), to 8192 for example.]"
+    "[works, not options, not stack? Find out from uWSGI's log why {ids:worker} {ids:ends|end}.]"
     "[works, options? Check whether you want {options} to end workers: the configuration sets this.]",
-    then="[look? Look in uWSGI's log for an import error, `died, killed by signal`, or an exit of the application "
-    "itself. ][fix? {fix} ]" + LOG + "[not works, options? Also check whether you want {options} to end workers.]",
+    then="[stack? Signal 11 is how a thread ends whose stack is full. ][look, not stack? Look in uWSGI's log for an "
+    "import error, `died, killed by signal`, or an exit of the application itself. ][fix? {fix} ]"
+    + LOG
+    + "[not works, options? Also check whether you want {options} to end workers.]",
     clause="{ids:worker} {ids:keeps|keep} restarting[killed? , killed{killed}][not killed, place? : {place}]",
     page_after=60,
     runbook="UwsgiRequestsLost",
@@ -312,9 +318,16 @@ def _looping(figures: Figures) -> Iterator[Finding]:
         ids=looping,
         ended=[worker_id for worker_id, _, _ in ended],
         served=sum(requests for _, _, requests in ended),
+        stack=_find_small_stack(figures.server),
         works=not figures.window.is_counted
         or any(requests >= times for worker_id, times, requests in ended if worker_id in looping),
     )
+
+
+def _find_small_stack(server: ServerRecord) -> int | None:
+    """The size of threads' stacks in kB, where it may end workers."""
+    size = server.setup.options.threads_stacksize
+    return size if size and size < SMALL_STACK and name_signal(SIGSEGV) in proven_signal(server) else None
 
 
 def _respawns(figures: Figures) -> Iterator[Finding]:

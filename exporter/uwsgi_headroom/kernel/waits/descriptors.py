@@ -58,7 +58,7 @@ def list_sockets_in_epoll(pid: int, descriptor: int) -> tuple[tuple[int, ...], i
         text = procfs.read_file(f"/proc/{pid}/fdinfo/{descriptor}", most=MOST_FDINFO_BYTES)
     except OSError as error:
         return (), MOST_FDINFO_BYTES if error.errno == errno.EFBIG else 0
-    watched = [int(number) for number in _TFD.findall(text)[:_MOST_IN_EPOLL]]
+    watched = sorted(map(int, _TFD.findall(text)))[:_MOST_IN_EPOLL]  # listening sockets were opened first
     return tuple(inode for each in watched if (inode := read_socket(pid, each))), len(text)
 
 
