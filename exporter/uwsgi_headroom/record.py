@@ -102,6 +102,7 @@ class Options(Struct, frozen=True):
     max_worker_lifetime_delta: int | None = None
     chmod_socket: tuple[str, ...] | None = None
     http: tuple[str, ...] | None = None
+    http_manage_expect: bool | None = None
     http_to: tuple[str, ...] | None = None
     http_socket: tuple[str, ...] | None = None
     emperor: tuple[str, ...] | None = None

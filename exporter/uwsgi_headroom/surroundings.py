@@ -131,7 +131,8 @@ class Way(NamedTuple):
 
 
 class WebLine(NamedTuple):
-    """A line of a web server's configuration that leads to a socket; without a name, it turns buffering off."""
+    """A line of a web server's configuration that leads to a socket; without a name, it turns buffering off, or its
+    block has parameters of its own alone."""
 
     name: str
     path: str
@@ -142,7 +143,7 @@ class WebLine(NamedTuple):
 
 WebCause = Literal[
     "large_head", "none_alive", "not_buffered", "timed_out", "unread", "uploads", "full", "short", "closed", "refused",
-    "body_limit", "rate_limit", "other"
+    "body_limit", "rate_limit", "no_file", "other"
 ]  # fmt: skip
 
 

@@ -176,7 +176,16 @@ def test_every_option_that_is_read_is_used_by_a_rule_or_elsewhere():
     for options, seen in WORST:
         watched = Watched(**{field.name: getattr(options, field.name) for field in fields(options)})
         review(watched, seen)
-    elsewhere = {"cheap", "idle", "map_socket", "socket_timeout", "die_on_idle", "spooler_max_tasks"}
+    elsewhere = {
+        "cheap",
+        "idle",
+        "map_socket",
+        "socket_timeout",
+        "die_on_idle",
+        "spooler_max_tasks",
+        "spooler_harakiri",
+    }
+    elsewhere |= {"threads_stacksize", "http_manage_expect"}
     elsewhere |= {"emperor", "emperor_stats", "cheaper_rss_limit_soft", "http_to", "zerg"}
     """Used by findings, the owners of sockets, the sampling of waits, outages and `discover`."""
     assert NAMES.keys() - read == elsewhere

@@ -49,6 +49,9 @@ _MOST_FILES, _MOST_BYTES, _MOST_LINES, _MOST_SECONDS = 500, 256 << 10, 20, 0.2
 _ENDS = re.compile(rb"[;{}]")  # of a directive
 _GIVEN = re.compile(rb"^(?:nginx: master process .* -c |\S*(?:apache2|httpd)\0(?:.*\0)?-f\0)(/[^\s;\0]+)")
 _UNBUFFERED = re.compile(rb"^[^#\n]*?\b((?:uwsgi|proxy)_buffering)\s+off\s*;", re.MULTILINE)
+_OWN, _COMPLETE = re.compile(rb"^\s*uwsgi_param\s", re.MULTILINE), re.compile(rb"\binclude\b|\bREQUEST_METHOD\b")
+"""A block with one parameter of its own inherits none, so that it has to include all others."""
+
 _DIRECTIVE = re.compile(rb"[A-Za-z_]{3,40}")  # a file that is none of a web server's may have secrets in this place
 _HERE = r"(?:127\.0\.0\.1|localhost|\[::1\])"
 
@@ -68,6 +71,9 @@ def find_lines(sockets: tuple[tuple[str, str, str], ...], web_servers: tuple[int
                 if words and _DIRECTIVE.fullmatch(words[0]) and b"#" not in before:
                     number = text.count(b"\n", 0, begin) + 1
                     found.append(WebLine(name, path, number, words[0].decode(), protocol))
+                    block = text[text.rfind(b"{", 0, begin) : text.find(b"}", begin)]
+                    if words[0] == b"uwsgi_pass" and _OWN.search(block) and not _COMPLETE.search(block):
+                        found.append(WebLine("", path, number, "uwsgi_param", ""))
         if found and found[-1].path == path and (off := _UNBUFFERED.search(text)):
             found.append(WebLine("", path, text.count(b"\n", 0, off.start(1)) + 1, off[1].decode(), ""))
     return tuple(found)
@@ -125,6 +131,7 @@ _CAUSE = re.compile(
     rb"sent too big header)|upstream prematurely closed connection while reading (?:(?P<closed>re)|(?P<short>up))"
     rb"|(?P<not_buffered>(?:\((?:13|28): [^)]*\)|has written only \d+ of \d+) while reading upstream)"
     rb"|(?P<unread>\((?:104|32): [^)]*\) while (?:reading|sending request to)\b.* upstream)"
+    rb'|(?P<no_file>^open\(\) "[^"]{1,400}" failed \(\d+: [^)]*\)$)'
     rb"|(?P<refused>\((?!11:)\d+: [^)]*\) while connecting to upstream|^\(\d+\))"
 )
 _OTHER = re.compile(rb"(?P<other>SSL_do_handshake\(\) failed|[A-Za-z][A-Za-z .,/-]{9,79}?(?= while |[^A-Za-z .,/-]|$))")

@@ -72,7 +72,7 @@ bad_packet rejected uncalled: uWSGI refuses requests that do not follow the uwsg
   >> Let the web server speak the socket's protocol: `uwsgi_pass`, or `proxy_pass` for `http-socket`.
 bad_http rejected -: uWSGI refuses requests that are not HTTP == invalid HTTP request$
   !! <uncounted>
-  >> Check the client: `uwsgi_pass` and TLS are not HTTP; `send-proxy` needs `enable-proxy-protocol`.
+  >> Check the client: it may speak TLS, uwsgi or PROXY (`enable-proxy-protocol`) in place of HTTP.
 tls_on_uwsgi_socket rejected uncalled: clients speak TLS to a socket of the uwsgi protocol
   == -- unavailable modifier requested: 22 --
   !! uWSGI takes the first byte of TLS for the modifier 22, and closes the connection without a response.
@@ -289,8 +289,7 @@ home_wrong setting -: Python does not find its standard library, so uWSGI does n
 plugin_missing setting -: a plugin of the configuration cannot be loaded
   == !!! UNABLE to load uWSGI plugin: | unable to load plugin "
   !! Nothing that needs this plugin works. >> Install the plugin's package, or correct `plugins` and `plugins-dir`.
-no_request_plugin setting -: no plugin for any language is loaded
-  == no request plugin is loaded
+no_request_plugin setting -: no plugin for any language is loaded == no request plugin is loaded
   !! No request can be served. >> Load the plugin of the application's language: `plugins = python3`.
 processes_limited setting -: the host permits fewer workers ({limit}) than `processes` says
   == !!! number of workers adjusted to <limit> due to system limits !!!
@@ -302,8 +301,7 @@ files_below_cores setting -: the limit of open files is below the number of asyn
 unknown_option setting -: an option of the configuration does not exist, so `strict` ends uWSGI
   == \[strict-mode\] unknown config directive:
   !! A uWSGI that is already running goes on, but its next start fails. >> Correct the option: uWSGI's log names it.
-threads_off setting -: Python's threads are off
-  == \*\*\* Python threads support is disabled
+threads_off setting -: Python's threads are off == \*\*\* Python threads support is disabled
   == !!! Running gevent without threads IS NOT recommended
   !! Threads that the application starts, such as those of an error reporter, a metrics library or a pool, do not run.
   >> Set `enable-threads`.
@@ -319,6 +317,8 @@ harakiri_without_buffering event -: `harakiri` also counts the time in which a s
   == \*\*\* WARNING: you have enabled harakiri without post buffering
 emperor_lost event -: uWSGI's Emperor has exited
   == lost communication with the Emperor | !!! Emperor died !!!
+asgi_application known exceptions: the application is an ASGI application, which uWSGI cannot call
+  == TypeError: [\w.<>]{1,80}\(\) missing \d required positional arguments?: (?:'receive' and )?'send'$
 traceback known exceptions: the application raised an exception == Traceback \(most recent call last\):
 # The line of each request, core/logging.c: uwsgi_log.scan finds it by its end.
 status_5xx known request_line: responses have a status from 500 to 599

@@ -60,15 +60,16 @@ LEFT_EARLY = Kind(
     role="harm",
     severity="warning or info",
     title="[info? A few clients disconnect before they get their response.]"
-    "[warning? Clients disconnect before they get their response: a timeout is too short, or the web server fails.]",
+    "[warning? Clients disconnect before their response is complete: a timeout is too short, or they leave streams.]",
     evidence="In at least {number} of {requests:request} ({part:fine_percent}), the client left before the "
     "response[unread? , or stopped sending the request ({unread})][time? ; a request takes {time:duration} in "
     "uWSGI][wait? ; {wait}].",
     meaning="The work for these requests is wasted, and is done again if the clients retry. It is no failure of the "
     "application, although uWSGI logs a `write error` and counts an exception for each.",
     act="[warning? Compare the timeouts of clients and web server with the response times, and read its error log.]",
-    then="[warning? If requests wait in the listen queue, shorten that wait first. Then raise the shorter timeouts "
-    "(`uwsgi_read_timeout` or `proxy_read_timeout` of nginx, `http-timeout` of uWSGI), or make requests shorter.]",
+    then="[warning? Where they only leave event streams or downloads, nothing is wrong. If requests wait in the listen "
+    "queue, shorten that wait first. Then raise the shorter timeouts (`uwsgi_read_timeout` or `proxy_read_timeout` of "
+    "nginx, `http-timeout` of uWSGI), or make requests shorter.]",
     runbook="UwsgiExceptionsHigh",
 )
 UPLOADS_LEFT = replace(
@@ -164,6 +165,18 @@ MOST_RAISE = replace(
     then="Otherwise, [place? find the cause of {place}, the most frequent one. ]"
     "[not place? check uWSGI's log for the tracebacks. ]" + LOG,
 )
+ASGI = replace(
+    MOST_RAISE,
+    title="The application is an ASGI application, which uWSGI cannot call.",
+    act="Let uWSGI load the WSGI application of the project, as `wsgi:application` of Django.",
+    then="Without one (FastAPI, Starlette), run it by an ASGI server such as uvicorn.",
+)
+FEW_PARAMETERS = replace(
+    MOST_RAISE,
+    title="Requests fail, because the web server passes almost no variables on.",
+    act="Add `include uwsgi_params;` to the location with `uwsgi_pass` ({place}).",
+    then="A block with a `uwsgi_param` of its own inherits none of those outside.",
+)
 NO_SPACE = replace(
     MOST_RAISE,
     severity="critical or warning",
@@ -201,8 +214,9 @@ NOT_FOUND = Kind(
     meaning="uWSGI counts such a response like any other. Mostly, paths or host names are not those that the "
     "application expects.",
     act="[routed? Find the rule of `route` that ends these requests.]"
-    "[not routed? Compare the paths that uWSGI's log has with the application's, and with `mount` and `static-map`.]",
-    then="[not routed? With Django, status 400 also means that `ALLOWED_HOSTS` lacks a name.]",
+    "[not routed, bad? Find out what the application refuses: a host name, or a request body without a length.]"
+    "[not routed, not bad? Compare the paths in uWSGI's log with the application's, and with `mount`, `static-map`.]",
+    then="[not routed, bad? With Django, `ALLOWED_HOSTS` has the host names.]",
 )
 
 REDIRECT = replace(
@@ -357,7 +371,14 @@ def find_exceptions(figures: Figures) -> Iterator[Finding]:
     uncounted = any(worker.write_errors is None for worker in figures.window.workers)
     facts = _count(raised, figures.flow.completed) | {"uncounted": uncounted}
     said = figures.server.messages.get("traceback", LogMessage(0, 0))  # may be about a full disk, or a quota
-    if is_warning and said.agreed > 0 and said.place.startswith(("OSError ENOSPC", "OSError EDQUOT")):
+    asgi = figures.server.messages.get("asgi_application", LogMessage(0, 0))
+    few = next((each for each in figures.server.ways_in.lines if each.directive == "uwsgi_param"), None)
+    if are_most and 2 * asgi.agreed >= raised:
+        yield ASGI.found(figures, facts)
+    elif are_most and few:
+        place = Private(f"{few.path}:{few.line}", "in nginx's configuration")
+        yield FEW_PARAMETERS.found(figures, facts, place=place)
+    elif is_warning and said.agreed > 0 and said.place.startswith(("OSError ENOSPC", "OSError EDQUOT")):
         yield NO_SPACE.found(figures, facts, worse=are_most)
     elif is_warning:
         yield (RAISE, MOST_RAISE)[are_most].found(figures, facts)
@@ -400,6 +421,9 @@ def find_server_errors(figures: Figures) -> Iterator[Finding]:
     yield FAIL.found(figures, facts, grep=grep, place=place, worse=is_warning + (is_warning and are_many and is_proven))
 
 
+_BAD_REQUEST = 400
+
+
 def find_client_errors(figures: Figures) -> Iterator[Finding]:
     """Responses that are errors, or redirects, by a mistake in the set-up: no page that exists is among that many."""
     message, requests = figures.server.messages.get("status_4xx"), figures.flow.completed
@@ -408,7 +432,8 @@ def find_client_errors(figures: Figures) -> Iterator[Finding]:
         yield REDIRECT.found(figures, _count(moved.count, max(moved.count, requests)), status=moved.limit)
     if message and message.count >= max(FEW, MOSTLY * requests - SURELY * sqrt(message.count)):  # half, by chance
         facts = _count(message.count, max(message.count, requests)) | {"status": message.limit}
-        yield NOT_FOUND.found(figures, facts, routed=routed >= least, worse=message.count >= least)
+        facts |= {"routed": routed >= least, "bad": message.limit == _BAD_REQUEST}
+        yield NOT_FOUND.found(figures, facts, worse=message.count >= least)
     elif routed >= least and "status_5xx" not in figures.server.messages:
         yield ROUTED.found(figures, routed=routed)
 

@@ -123,7 +123,8 @@ WAIT_FOR_CLIENTS = Kind(
     meaning="A thread that waits for a client serves no other request. A few slow clients can hold all threads.",
     act="[not served? Check that the web server in front, or uWSGI's router, speaks the protocol of the "
     f"socket.][served? {SLOW.act}]",
-    then="[not served? `uwsgi_pass` and `http-to` need a `socket`, `proxy_pass` needs an `http-socket`: else a worker "
+    then="[expect? If clients send `Expect: 100-continue`, set `http-manage-expect`: each of them waits for a second. ]"
+    "[not served? `uwsgi_pass` and `http-to` need a `socket`, `proxy_pass` needs an `http-socket`: else a worker "
     "waits for the rest of each request until a timeout. Also let the web server in front buffer requests. ]"
     f"[counted? {SLOW.then}][not counted? {UNSURE.then}]",
     clause=f"[held, served, counted? {SLOW.cause}][held, served, not counted? {UNSURE.cause}]"
@@ -339,6 +340,8 @@ def _clients(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     elif wait_for_websockets(figures.server):
         yield STAY_OPEN.found(figures, facts, worse=is_many)
     else:
+        options = figures.server.setup.options
+        facts |= {"expect": bool(options.http and options.complete and not options.http_manage_expect)}
         yield WAIT_FOR_CLIENTS.found(figures, facts, served=figures.flow.requests != 0, worse=is_many)
 
 

@@ -149,6 +149,12 @@ RATE_LIMIT = replace(
     "as one client. All sites of this {program} count.",
     act="If users complain, check `limit_req` and `limit_conn` of nginx, and `set_real_ip_from`.",
 )
+NO_FILE = replace(
+    LARGE_HEADS,
+    title="The web server ({program}) cannot send files that responses name (`X-Accel-Redirect`): {reason}.",
+    meaning="Its clients get status 404, 403 or 500, and uWSGI counts the status of the application.",
+    act="Compare `root` or `alias` of nginx's `internal` location with the paths of the files.",
+)
 OTHER = replace(
     LARGE_HEADS,
     title="The web server ({program}) reports an error for responses of uWSGI: {reason}.",
@@ -169,6 +175,8 @@ UNREAD = replace(
     meaning="Most often the application responds to an upload, such as with 401, before it reads the body.",
     act="[read? Set `post-buffering` to 8192, or let the application read each body before it responds.]"
     "[not read? Read uWSGI's log: if it names no request that is rejected, set `post-buffering` to 8192.]",
+    then="With `proxy_request_buffering off`, nginx may pass on uploads without a length, which WSGI does not read: "
+    "then let it buffer them.",
 )
 NONE_ALIVE = replace(
     LARGE_HEADS,
@@ -220,6 +228,7 @@ _ROWS = {
     "full": NO_CONNECTIONS,
     "body_limit": BODY_LIMIT,
     "rate_limit": RATE_LIMIT,
+    "no_file": NO_FILE,
     "other": OTHER,
     "short": SHORT,
     "closed": ROUTER_CLOSES,
