@@ -26,7 +26,7 @@ class CommandError(Exception):
 
 def run_command(command: Sequence[str | Path], cwd: Path | None = None) -> None:
     """Runs `command` to its end. Raises `CommandError` if it fails. If interrupted, kills all its processes, and
-    removes the temporary files that pip and compilers then leave behind."""
+    removes the temporary files of pip and compilers."""
     words = [str(word) for word in command]
     with tempfile.TemporaryDirectory(prefix="headroom-", ignore_cleanup_errors=True) as temporary:
         process = subprocess.Popen(

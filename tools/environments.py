@@ -44,7 +44,7 @@ class Environment:
 
     def fits(self) -> bool:
         """Whether its Python runs, has this Python's version, and has pip: an upgrade of Python breaks environments.
-        One that was moved does not fit either, because its programs contain the old path."""
+        A moved one does not fit: its programs contain the old path."""
         place = self._stamp("place")
         if place.is_file() and place.read_text() != str(self.path):
             return False

@@ -1,7 +1,7 @@
 """Runs the commands that docs/start.md shows, on real uWSGIs, and writes what they print: `python3 -m tools.examples`.
 
 Each example is a row of EXAMPLES, and a block of the document between marks, `<!-- example NAME -->`. It shows the
-lines that the text is about, not the whole output. `tests/markdown/test_links.py` runs all, and compares their form.
+lines that the text is about. `tests/markdown/test_links.py` runs all, and compares their form.
 """
 
 import contextlib
@@ -168,8 +168,8 @@ def block(example: Example, output: str) -> str:
 
 
 def form(text: str) -> str:
-    """The form of an output: its words. Figures with their units, bars and the way in which lines break differ from run
-    to run; the limit that comes first, and small parts of the time of a request, with what else the machine does."""
+    """The form of an output: its words. Figures, bars and line breaks differ from run to run; the first limit
+    and small parts of a request's time, with what else the machine does."""
     for limit in LIMITS.values():
         text = text.replace(limit.outcome, "LIMIT").replace(f"  {limit.name}  ", "  LIMIT  ")
     text = re.sub(r"[█▉▊▋▌▍▎▏]+|\bpython[\d.]* at ", "", text)  # python is the stand-in of a backend

@@ -4,8 +4,7 @@
     .venv/bin/python3 -m tools.pictures dashboards http://127.0.0.1:3000
 
 `page` writes `app/pictures/page.png`, of a uWSGI that asks a slow PostgreSQL. `dashboards` writes
-`dashboards/pictures/*.png` from a Grafana on this machine that needs no login; a picture includes the variables, and
-ends at the end of a panel or a row.
+`dashboards/pictures/*.png` from a Grafana on this machine that needs no login.
 """
 
 import sys

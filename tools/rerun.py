@@ -4,7 +4,7 @@
 
 As a plugin of pytest (`-p tools.rerun`), it writes RESULTS (the variable TEST_RESULTS). A test that passes the second
 time does not fail the run, unless it is one of which no failure is chance (ONE_TRY), it is listed in tests/flaky.txt
-already, or more than MOST failed. A person adds it to that list, and fixes its cause. Needs only the standard library.
+already, or more than MOST failed. A person adds it to that list, and fixes its cause.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Makes the tables of documents: from data, such as alerts, metrics and settings, and from the exporter's source.
+"""Makes the tables of documents from data (alerts, metrics, settings) and from the exporter's source.
 
 Each function yields the lines of one section as Markdown. `tools.generate` says in which document.
 """
@@ -42,6 +42,9 @@ RUNBOOK_OF_ALERT = {
 SUMMARIES = {
     "UwsgiUsersHurt": "The exporter's judge finds that users are hurt now. The alert says what, why and what to do.",
     "UwsgiWillHurt": "The exporter's judge finds what hurts some users, or soon will.",
+    "UwsgiHotWorkerSaturated": "One worker's interpreter (GIL) is saturated, and its requests are slow.",
+    "UwsgiExporterDown": "Prometheus cannot scrape an exporter: its servers have no new alerts.",
+    "UwsgiHeadroomForecast": "If growth goes on, 90 % of the threads are in use within four weeks.",
 }
 CAUSES: tuple[Cause, ...] = get_args(Cause)
 
@@ -73,7 +76,7 @@ def alerts() -> Iterator[str]:
     for name, severities in by_name.items():
         named = [severity for severity in order if any(severity in text for text in severities)]
         book = RUNBOOK_OF_ALERT.get(name, name)
-        summary = (RUNBOOK_FOLDER / f"{book}.md").read_text().split("\n\n")[1] if book else SUMMARIES[name]
+        summary = SUMMARIES.get(name) or (RUNBOOK_FOLDER / f"{book}.md").read_text().split("\n\n")[1]
         rows.append((f"[{name}](../alerts/runbooks/{book}.md)" if book else name, " or ".join(named), summary))
     yield from table(("alert", "severity", "when"), sorted(rows, key=lambda row: order.index(row[1].split(" or ")[0])))
 
@@ -112,17 +115,11 @@ def read_texts(name: str) -> dict[str, str]:
 
 
 def log_messages() -> Iterator[str]:
-    """The known messages of uWSGI's log by what becomes of them, with their proofs; mere events by name."""
+    """The known messages of uWSGI's log by their role, with proofs; mere events by name."""
     proofs = {
-        None: "",
         "pid_gone": "the process is gone",
-        "respawns": "respawns grow",
-        "harakiris": "harakiris grow",
-        "exceptions": "exceptions grow",
-        "read_errors": "read errors grow",
-        "write_errors": "write errors grow",
-        "cache_full": "the cache's refusals grow",
-        "uncalled": "requests without a call grow",
+        "cache_full": "more refused items",
+        "uncalled": "more uncalled requests",
         "request_line": "PID, counters and bytes fit",
         "queue_full": "a queue is at its limit",
         "no_application": "a worker has no application",
@@ -138,7 +135,8 @@ def log_messages() -> Iterator[str]:
         yield from (f"{title}:", "")
         for message in MESSAGES:
             if message.role == role:
-                proof = f" (proof: {proofs[message.proof]})" * bool(message.proof)
+                named = proofs.get(message.proof or "", f"more {message.proof}").replace("_", " ")
+                proof = f" (proof: {named})" * bool(message.proof)
                 yield f"* `{message.code}`: {message.says.format(**for_people)}{proof}"
         yield ""
     events = ", ".join(f"`{message.code}`" for message in MESSAGES if message.role == "event")
@@ -166,7 +164,7 @@ def settings() -> Iterator[str]:
 
 
 def rules() -> Iterator[str]:
-    """The rules of `review`, which prints when one does not matter."""
+    """The rules of `review`."""
     rows = []
     for advice in list_rules():
         lines = "<br>".join(f"`{line}`" for line in advice.lines) or advice.change
@@ -181,8 +179,8 @@ def list_rows() -> list[Kind]:
 
 
 def show(template: str, severity: Severity) -> str:
-    """A template as people read it: `…` stands for a value, and an optional part is in brackets, unless it belongs to a
-    severity, which its part names first: then it is there for this one."""
+    """A template as people read it: `…` stands for a value, an optional part is in brackets. A part that names
+    a severity first is there for this severity alone."""
     others = {*SEVERITIES} - {severity}
     for holds in (severity, *(f"not {each}" for each in others)):
         template = re.sub(rf"\[{holds}\? ([^]]*)\]", r"\1", template).replace(f"[{holds}, ", "[")
@@ -204,15 +202,15 @@ def findings_page() -> Iterator[str]:
     for code, group in groupby(list_rows(), key=lambda row: row.code):
         found = [(row, severity) for row in group for severity in row.severities]
         titles: dict[str, dict[str, None]] = {}
+        several = len({show(row.meaning, severity) for row, severity in found}) > 1
         for row, severity in found:
             is_page = severity == "critical" and row.page_after != PAGE_AFTER
             words = f"{severity.upper()} (a page after {row.page_after:g} s)" if is_page else severity.upper()
-            titles.setdefault(show(row.title, severity), {})[words] = None
-        meanings = dict.fromkeys(show(row.meaning, severity) for row, severity in found)
+            titles.setdefault(show(row.title + f" {row.meaning}" * several, severity), {})[words] = None
         acts = dict.fromkeys(show(f"{row.act} {row.then}", each) for row, each in found if show(row.act, each))
         yield from (f"### {code}", "")
         yield from (f"- **{', '.join(severities)}** {title}" for title, severities in titles.items())
-        yield from ("", f"A {found[0][0].role}. {' '.join(filter(None, meanings))}".rstrip(), "")
+        yield from ("", f"A {found[0][0].role}. {show(row.meaning, severity) * (not several)}".rstrip(), "")
         yield from (f"- Do: {act}" for act in acts)
         if runbook := RUNBOOKS.get(code):
             yield f"- Runbook: [{runbook}](../alerts/runbooks/{runbook}.md)"

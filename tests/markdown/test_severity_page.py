@@ -128,7 +128,7 @@ ROWS = {
     "address_space_used_up": Row("limit-as", (resources.LITTLE,)),
     "waits_for_files": Row("file system", (wait_states.MOSTLY, waits.USED)),
     "noticed": Row("notice|listen queue|wait noticeably", (WAIT_RATIO, LEAST_WAIT, MOST_WAIT)),
-    "reached": Row("reached|saturated|interpreter|of a CPU|first limit", (REACHED, round(1 / REACHED, 1))),
+    "saturated": Row("reached|nearly|saturated|interpreter|of a CPU|first limit", (REACHED, round(1 / REACHED, 1))),
     "compute": Row("interpreter|compute", (INTERPRETERS_BUSY,)),
     "stuck": Row("stuck", (STUCK_SECONDS,)),
     "surely": Row("surely|by chance", (clients.SURELY,)),
@@ -141,7 +141,7 @@ BY_TEXT = {"workers_share_one_cpu": (parts.BUSY,), "vassals_throttled": ()}
 
 ON_CALL = {
     ("UwsgiConcurrencyNearCapacity.md", "saturation"),
-    ("UwsgiInterpreterBound.md", "reached"),
+    ("UwsgiInterpreterBound.md", "saturated"),
     ("UwsgiQueueWaitHigh.md", "noticed"),
 }
 """Runbooks with numbers of a row."""

@@ -177,7 +177,7 @@ RULES: tuple[SettingAdvice, ...] = (
         severity="warning",
         title="The stats server shows the cookies and passwords of requests to everybody who can reach it.",
         reason="Its document has all variables of each request in service, and the server asks for no login.",
-        lines=("stats = 127.0.0.1:1717",),
+        change="Serve stats on a UNIX socket. On 127.0.0.1, every local user can still read them.",
         unless="a firewall, or a network namespace of its own, keeps others away from the stats server.",
         seen="Other machines may reach this address.",
         sets=("stats",),

@@ -34,7 +34,7 @@ class WaitWindow(Struct, frozen=True):
         float,
         _WAITED.shown(
             "uwsgi_wait_observed_seconds_total",
-            "Time in which it is known what threads do. With gaps, divide thread seconds by this time.",
+            "Time for which the exporter knows what threads do. With gaps, divide thread seconds by this time.",
         ),
     ]
     disagreement_seconds: Annotated[

@@ -149,7 +149,7 @@ CODE: Rows[CodeTotals] = {
         lambda code: code.seconds,
     ),
     "uwsgi_code_observed_seconds_total": (
-        "Time in which it is known in which functions the busy threads are. With gaps, divide by this time.",
+        "Time for which the exporter knows which functions the busy threads are in. With gaps, divide by this time.",
         lambda code: code.observed_seconds,
     ),
 }

@@ -218,7 +218,7 @@ each_slot_with_several = each_found(each_slot, lambda slot: slot if len(slot.wor
 
 APPLICATION: Rows[ObservedServer] = {
     "uwsgi_app_startup_time_seconds{app_id,mountpoint}": (
-        "Whole seconds the application took to load in the slowest worker. Clients wait at least as long on a reload.",
+        "How long the application took to load in the slowest worker, in whole seconds. A reload takes longer.",
         _find_slowest,
     ),
     "uwsgi_workers_without_application": (

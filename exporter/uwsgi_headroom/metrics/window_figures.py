@@ -92,8 +92,8 @@ WINDOW: Rows[Figures] = {
         lambda figures: figures.headroom.by_limit,
     ),
     "uwsgi_usable_headroom_ratio": (
-        "Factor by which load can grow until requests wait noticeably: a quarter of the response time on average, but "
-        "at least 20 ms and at most 0.1 s. 1 or less means that they do. Absent without a headroom or a response time.",
+        "Factor by which load can grow until the mean queue wait is a quarter of the response time, but at least 20 ms "
+        "and at most 0.1 s; at 1 or less, requests already wait. Absent without a headroom or a response time.",
         lambda figures: figures.headroom.usable,
     ),
     "uwsgi_hot_worker_ratio": (

@@ -182,7 +182,7 @@ NO_SPACE = replace(
     severity="critical or warning",
     title="Requests fail, because a disk is full.",
     act="Free up disk space where {place} writes.",
-    then="`df -h` and `df -i` list the full file systems. A quota has the same effect.",
+    then="`df -h` and `df -i` show which file systems are full. A quota has the same effect.",
     log=("traceback",),
 )
 

@@ -41,7 +41,7 @@ THREADS_OFF = Kind(
     severity="warning",
     title="Threads that the application started stand still: `enable-threads` is off.",
     evidence="While a worker is idle, {starved} of its threads {starved:waits|wait} for the interpreter lock (GIL).",
-    meaning="Without this option, off by default before uWSGI 2.0.27, such threads run at most while a request waits. "
+    meaning="Without it (off by default before uWSGI 2.0.27), such threads run only while a request waits, if at all. "
     "Libraries that report errors, metrics or traces then lose data, or report late.",
     act="Set `enable-threads`, and restart uWSGI.",
 )

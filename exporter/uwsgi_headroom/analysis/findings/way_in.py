@@ -113,25 +113,25 @@ LARGE_HEADS = Kind(
     severity="warning or info",
     title="The web server ({program}) rejects responses: their headers are larger than its buffer.",
     evidence="The error log of {program} ({log}) has {number:line} about this since uwsgi-headroom began to watch it.",
-    meaning="Its clients get status 502, and uWSGI counts a request like any other.",
+    meaning="Clients get status 502, and uWSGI counts a request like any other.",
     act="Raise `uwsgi_buffer_size` (or `proxy_buffer_size`) and `uwsgi_buffers` of nginx, for example to 32k.",
 )
 NOT_BUFFERED = replace(
     LARGE_HEADS,
     title="The web server ({program}) cuts responses short: it cannot write its temporary files.",
-    meaning="It closes the connection to uWSGI, which takes it for a client that left.",
+    meaning="The web server closes the connection to uWSGI, which counts a client that left.",
     act="Let the user of {program} write to the temporary directory that its error log names, or free disk space.",
 )
 UPLOADS = replace(
     NOT_BUFFERED,
     title="The web server ({program}) cannot store uploads, and rejects them: {reason}.",
-    meaning="A body that is larger than its buffer (16 kB) goes into a file. Its clients get status 500, and uWSGI "
+    meaning="A body that is larger than the buffer (16 kB) goes into a file. Clients get status 500, and uWSGI "
     "gets no such request.",
 )
 NO_CONNECTIONS = replace(
     LARGE_HEADS,
     title="The web server ({program}) has no free connection, and turns clients away.",
-    meaning="Idle clients keep one each, and a request in service takes two. uWSGI gets no such request.",
+    meaning="An idle client keeps one connection, a request in service two. The others do not reach uWSGI.",
     act="Raise `worker_connections` and `worker_rlimit_nofile` of nginx.",
 )
 BODY_LIMIT = replace(
@@ -190,14 +190,14 @@ NONE_ALIVE = replace(
 TIMED_OUT = replace(
     LARGE_HEADS,
     title="The web server ({program}) gives up before uWSGI responds.",
-    meaning="Its clients get status 504; the worker completes the request for nobody.",
+    meaning="Clients get status 504; the worker completes the request for nobody.",
     act="Find out what these slow requests wait for.",
     then="If they must take so long, raise `uwsgi_read_timeout` (or `proxy_read_timeout`) of nginx.",
 )
 ROUTER_CLOSES = replace(
     LARGE_HEADS,
     title="uWSGI's http router closes connections before the response.",
-    meaning="It waits for `http-timeout` (60 s by default). The worker completes the request for nobody.",
+    meaning="The router waits for `http-timeout` (60 s by default). The worker completes the request for nobody.",
     act="Raise `http-timeout` above the duration of the longest request.",
     then="Or let the web server connect to a `socket` of the workers: it needs no router.",
 )
@@ -205,7 +205,7 @@ CANNOT_CONNECT = replace(
     LARGE_HEADS,
     severity="critical or info",
     title="The web server ({program}) cannot connect to uWSGI's socket: {reason}.",
-    meaning="Its clients get status 502 or 503, and no request comes.",
+    meaning="Clients get status 502 or 503, and no request comes.",
     act="Compare the socket's address and mode with the configuration of {program}.",
     then="If both are right, a security module such as SELinux or a firewall may refuse it.",
     keeps_out=True,

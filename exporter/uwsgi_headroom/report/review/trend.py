@@ -119,7 +119,7 @@ def write(trend: Trend) -> Iterator[Block]:
     words = f"Daily peaks of {NAMES[shown.limit].name}, in percent of the limit, with trend and forecast."
     yield Chart(words, draw_trend(shown.peaks, forecast, trend.reloads))
     yield Table(
-        heads=("limit", "highest", "level now", "growth in 30 days", "reached", "earliest", "latest"),
+        heads=("limit", "highest", "level now", "relative growth in 30 days", "reached", "earliest", "latest"),
         rows=[_row(each) for each in trend.limits],
         caption=f"Chart: {NAMES[shown.limit].name}. Level: on the busiest day of a week. Growth: with an interval of "
         "95 %. Not forecast: less than half as full as another limit, or refused.",
