@@ -19,7 +19,6 @@ from uwsgi_headroom.record import (
     Backlog,
     CacheRecord,
     Cpus,
-    EmperorRecord,
     Ending,
     Memory,
     Options,
@@ -32,6 +31,7 @@ from uwsgi_headroom.routes import ServedRoutes
 from uwsgi_headroom.same_fields import copy_fields
 from uwsgi_headroom.stats import AnySnapshot, EmperorSnapshot, Snapshot
 from uwsgi_headroom.stats.server import Worker
+from uwsgi_headroom.surroundings import EmperorRecord
 
 _ENDING_SECONDS = 1.0
 """A worker has fewer threads than uWSGI gives it for so long only if it is to end: others start within milliseconds."""

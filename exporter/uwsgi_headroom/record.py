@@ -590,16 +590,3 @@ class Outage(Struct, frozen=True, gc=False):
 
     seconds: float
     until: float
-
-
-class EmperorRecord(Struct, frozen=True):
-    vassals: int
-    """The number that run."""
-    throttled: tuple[str, ...]
-    """The names of those that fail to start."""
-    longest: float | None
-    """The longest wait in seconds before the next attempt; None if unknown."""
-    refused: str = ""
-    """By the log, the name of the vassal that tyrant mode refuses most often."""
-    start: str = ""
-    """The message of the log that says why one does not start."""

@@ -197,3 +197,16 @@ class Silence(Struct, frozen=True):
 def is_local(address: str) -> bool:
     """Whether an address is one of this host: of a UNIX socket, or of the loopback."""
     return address.startswith(("/", "@", "127.", "[::1]"))
+
+
+class EmperorRecord(Struct, frozen=True):
+    vassals: int
+    """The number that run."""
+    throttled: tuple[str, ...]
+    """The names of those that fail to start."""
+    longest: float | None
+    """The longest wait in seconds before the next attempt; None if unknown."""
+    refused: str = ""
+    """By the log, the name of the vassal that tyrant mode refuses most often."""
+    start: str = ""
+    """The message of the log that says why one does not start."""

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -59,6 +60,18 @@ def server(request, tmp_path_factory):
 def test_every_role_is_recognized(server):
     assert (_count(server), look(server, Roles())["master"].threads) == (PROCESSES, 1)
     assert all(use.resident_bytes > 500_000 for use in look(server, Roles()).values())
+
+
+@pytest.mark.integration
+def test_a_router_with_many_clients_is_a_router():
+    """Its listening socket is found among its connections, and its descriptors are counted."""
+    port = free_port()
+    with uwsgi("--http", f"127.0.0.1:{port}") as running, ExitStack() as clients:
+        for _ in range(150):
+            clients.enter_context(socket.create_connection(("127.0.0.1", port)))
+        wait_until(lambda: getattr(look(running, Roles()).get("router"), "files", 0) > 150, what="it to accept all")
+        router = look(running, Roles())["router"]
+        assert (router.processes, router.most_files) == (1, procfs.read_limits(running.pid)["open files"])
 
 
 @pytest.mark.integration

@@ -8,6 +8,7 @@ import pytest
 from uwsgi_headroom.kernel import web_servers
 from uwsgi_headroom.kernel.web_servers import find_errors, find_lines
 
+PASS = "a.sock", "uwsgi_pass", "uwsgi"
 SOCKETS = (("a.sock", "/run/a.sock", "uwsgi"), (":3031", ":3031", "http"), ("10.0.0.5:80", "10.0.0.5:80", "uwsgi"))
 
 
@@ -38,6 +39,10 @@ def folder(tmp_path, monkeypatch):
         ("uwsgi_pass 127.0.0.1:30311;", []),
         ("uwsgi_pass 110.0.0.5:80;", []),
         ("uwsgi_pass [::1]:3031; uwsgi_buffering off;", [(":3031", "uwsgi_pass", "http"), ("", "uwsgi_buffering", "")]),
+        ("location / { uwsgi_param A b; uwsgi_pass unix:/run/a.sock; }", [PASS, ("", "uwsgi_param", "")]),
+        ("location / { uwsgi_pass unix:/run/a.sock;\tuwsgi_param A b; }", [PASS, ("", "uwsgi_param", "")]),
+        ("location / { include x; uwsgi_param A b; uwsgi_pass unix:/run/a.sock; }", [PASS]),
+        ("uwsgi_param A b; location / { uwsgi_pass unix:/run/a.sock; }", [PASS]),
         ("proxy_pass http://db; # unix:/run/a.sock;", []),
         ("root:$6$salt$hash:localhost:3031 ;", []),
     ],

@@ -440,7 +440,7 @@ def test_no_file_of_a_process_stays_open_once_nobody_listens():
         reader = Reader("shop", Unix(str(path)))
         assert isinstance(await reader.read(), Reading)
         assert list_open()
-        path.unlink()
+        path.unlink()  # noqa: ASYNC240 - at once
         assert (await reader.read()).reason == "not_found"
 
     before = list_open()

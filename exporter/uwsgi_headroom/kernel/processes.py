@@ -184,7 +184,7 @@ def _read_slow(pid: int) -> dict[str, object]:
     limits = _value_if_permitted(lambda: procfs.read_limits(pid)) or {}
     space = limits.get("address space")
     return {
-        "tracer": _name_tracer(status.get(b"TracerPid", 0)),
+        "tracer": _find_tracer(status.get(b"TracerPid", 0)),
         "resident_bytes": status.get(b"VmRSS"),
         "anonymous_bytes": status.get(b"RssAnon"),
         "voluntary_context_switches": status.get(b"voluntary_ctxt_switches"),
@@ -196,8 +196,10 @@ def _read_slow(pid: int) -> dict[str, object]:
     }
 
 
-def _name_tracer(pid: int) -> tuple[int, str]:
-    return pid, (_value_if_permitted(lambda: procfs.read_name(pid)) or "") if pid else ""
+def _find_tracer(pid: int) -> tuple[int, str]:
+    with suppress(OSError):
+        return pid, procfs.read_name(pid)
+    return 0, ""
 
 
 def _value_if_permitted(ask: Callable[[], T]) -> T | None:

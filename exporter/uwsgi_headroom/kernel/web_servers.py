@@ -49,7 +49,8 @@ _MOST_FILES, _MOST_BYTES, _MOST_LINES, _MOST_SECONDS = 500, 256 << 10, 20, 0.2
 _ENDS = re.compile(rb"[;{}]")  # of a directive
 _GIVEN = re.compile(rb"^(?:nginx: master process .* -c |\S*(?:apache2|httpd)\0(?:.*\0)?-f\0)(/[^\s;\0]+)")
 _UNBUFFERED = re.compile(rb"^[^#\n]*?\b((?:uwsgi|proxy)_buffering)\s+off\s*;", re.MULTILINE)
-_OWN, _COMPLETE = re.compile(rb"^\s*uwsgi_param\s", re.MULTILINE), re.compile(rb"\binclude\b|\bREQUEST_METHOD\b")
+_OWN = re.compile(rb"(?:^|[{;])\s*uwsgi_param\s", re.MULTILINE)
+_COMPLETE = re.compile(rb"\binclude\b|\bREQUEST_METHOD\b")
 """A block with one parameter of its own inherits none, so that it has to include all others."""
 
 _DIRECTIVE = re.compile(rb"[A-Za-z_]{3,40}")  # a file that is none of a web server's may have secrets in this place
@@ -71,7 +72,7 @@ def find_lines(sockets: tuple[tuple[str, str, str], ...], web_servers: tuple[int
                 if words and _DIRECTIVE.fullmatch(words[0]) and b"#" not in before:
                     number = text.count(b"\n", 0, begin) + 1
                     found.append(WebLine(name, path, number, words[0].decode(), protocol))
-                    block = text[text.rfind(b"{", 0, begin) : text.find(b"}", begin)]
+                    block = text[text.rfind(b"{", 0, match.start()) : text.find(b"}", match.start())]
                     if words[0] == b"uwsgi_pass" and _OWN.search(block) and not _COMPLETE.search(block):
                         found.append(WebLine("", path, number, "uwsgi_param", ""))
         if found and found[-1].path == path and (off := _UNBUFFERED.search(text)):
@@ -134,6 +135,7 @@ _CAUSE = re.compile(
     rb'|(?P<no_file>^open\(\) "[^"]{1,400}" failed \(\d+: [^)]*\)$)'
     rb"|(?P<refused>\((?!11:)\d+: [^)]*\) while connecting to upstream|^\(\d+\))"
 )
+_ERRORS = (b"error", b"crit", b"alert", b"emerg")
 _OTHER = re.compile(rb"(?P<other>SSL_do_handshake\(\) failed|[A-Za-z][A-Za-z .,/-]{9,79}?(?= while |[^A-Za-z .,/-]|$))")
 """What else it says of an error: no name, number or quotation."""
 
@@ -165,16 +167,15 @@ def find_errors(
         last = ""  # the socket of the line before
         for line in _LINE.finditer(text):
             said, there = line["said"] or line["failed"], line["to"] or line["there"]
-            is_error = line["level"] not in (b"warn", b"notice", b"info", b"debug")
-            cause, number = _CAUSE.search(said) or (_OTHER.match(said) if is_error else None), _NUMBER.search(said)
+            cause, number = _CAUSE.search(said), _NUMBER.search(said)
+            cause = cause or (line["level"] in _ERRORS and _OTHER.match(said)) or None
             name = next((name for name, pattern in ours if pattern.search(b"unix:%s " % there)), "")
             address = _ADDRESS.findall(os.fsdecode(there))[0]
             last = name = (
                 last if cause and cause.lastgroup == "none_alive" else name
             )  # such a line names a group of servers
             if cause and (name or (cause.lastgroup == "refused" and re.split("[:/]", address)[-1] in ends)):
-                reason = os.strerror(int(number[1])) if number else ""
-                reason = cause["other"].decode() if cause.lastgroup == "other" else reason
+                reason = os.strerror(int(number[1])) if number else cause.groupdict().get("other", b"").decode()
                 found[name, address, program, cause.lastgroup, reason, log] += 1
     return tuple([WebError._make([*each, count]) for each, count in found.most_common(_MOST_ERRORS)])
 

@@ -371,19 +371,25 @@ def find_exceptions(figures: Figures) -> Iterator[Finding]:
     uncounted = any(worker.write_errors is None for worker in figures.window.workers)
     facts = _count(raised, figures.flow.completed) | {"uncounted": uncounted}
     said = figures.server.messages.get("traceback", LogMessage(0, 0))  # may be about a full disk, or a quota
-    asgi = figures.server.messages.get("asgi_application", LogMessage(0, 0))
-    few = next((each for each in figures.server.ways_in.lines if each.directive == "uwsgi_param"), None)
-    if are_most and 2 * asgi.agreed >= raised:
-        yield ASGI.found(figures, facts)
-    elif are_most and few:
-        place = Private(f"{few.path}:{few.line}", "in nginx's configuration")
-        yield FEW_PARAMETERS.found(figures, facts, place=place)
+    if are_most and (known := _explain_all(figures, facts, raised)):
+        yield known
     elif is_warning and said.agreed > 0 and said.place.startswith(("OSError ENOSPC", "OSError EDQUOT")):
         yield NO_SPACE.found(figures, facts, worse=are_most)
     elif is_warning:
         yield (RAISE, MOST_RAISE)[are_most].found(figures, facts)
     else:
         yield RAISE_FEW.found(figures, facts)
+
+
+def _explain_all(figures: Figures, facts: Facts, raised: int) -> Finding | None:
+    """Why nearly all requests raise an exception, where the application is not at fault."""
+    if 2 * figures.server.messages.get("asgi_application", LogMessage(0, 0)).agreed >= raised:
+        return ASGI.found(figures, facts)
+    for line in figures.server.ways_in.lines:
+        if line.directive == "uwsgi_param":
+            place = Private(f"{line.path}:{line.line}", "in nginx's configuration")
+            return FEW_PARAMETERS.found(figures, facts, place=place)
+    return None
 
 
 def count_raised(figures: Figures) -> int:

@@ -174,8 +174,7 @@ def find_unanswered(figures: Figures) -> Iterator[Finding]:
     if calls >= least:
         yield UNANSWERED_CALLS.found(figures, unanswered=calls)
     if closed >= least and not requests and not _choose(figures, "rejected"):
-        row = ROUTER_CLOSES if figures.server.setup.options.http else PROTOCOL_DIFFERS
-        yield row.found(figures, closed=closed)
+        yield (PROTOCOL_DIFFERS, ROUTER_CLOSES)[bool(figures.server.setup.options.http)].found(figures, closed=closed)
     said = figures.server.messages.items()
     if unanswered >= least and not any(each.agreed for code, each in said if BY_CODE[code].proof == "uncalled"):
         yield UNANSWERED.found(figures, unanswered=unanswered, instant=INSTANT)

@@ -13,7 +13,7 @@ from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.analysis.setting_facts import parse_version
 from uwsgi_headroom.analysis.settings import review_server
 from uwsgi_headroom.analysis.worker_states import RECYCLED, count_workers_sharing_one_cpu
-from uwsgi_headroom.record import EmperorRecord
+from uwsgi_headroom.surroundings import EmperorRecord
 from uwsgi_headroom.uwsgi_log.messages import advise, describe
 from uwsgi_headroom.words.formats import listed
 from uwsgi_headroom.words.template import Facts, Private

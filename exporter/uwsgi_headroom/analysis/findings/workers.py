@@ -326,8 +326,8 @@ def _looping(figures: Figures) -> Iterator[Finding]:
 
 def _find_small_stack(server: ServerRecord) -> int | None:
     """The size of threads' stacks in kB, where it may end workers."""
-    size = server.setup.options.threads_stacksize
-    return size if size and size < SMALL_STACK and name_signal(SIGSEGV) in proven_signal(server) else None
+    size = server.setup.options.threads_stacksize or SMALL_STACK
+    return size * (size < SMALL_STACK and name_signal(SIGSEGV) in proven_signal(server)) or None
 
 
 def _respawns(figures: Figures) -> Iterator[Finding]:
