@@ -128,18 +128,18 @@ class Roles:
             cpus, resident = sum(grown) / seconds if before else None, _PAGE * sum(stat.pages for stat in stats)
             stopped = tuple(pid for pid, stat in zip(pids, stats, strict=True) if stat.state in "Tt")
             threads = sum(stat.threads for stat in stats)
-            files = min(
-                map(_count_files, pids * (role == "router")), key=lambda each: each[1] - each[0], default=(0, 0)
-            )
+            files = _count_files(pids * (role == "router"))
             latest.append(RoleUse(role, sum(are_own), self._cpu[role], cpus, resident, stopped, threads, *files))
         return tuple(latest)
 
 
-def _count_files(pid: int) -> tuple[int, int]:
-    """The descriptors that a process has open, and how many it may have; zeros if unknown."""
-    with suppress(OSError, ValueError):
-        return procfs.count_descriptors(pid) or 0, procfs.read_limits(pid).get("open files", 0)
-    return 0, 0
+def _count_files(pids: Sequence[int]) -> tuple[int, int]:
+    """The descriptors that the process with the fewest left has open, and how many it may have; zeros if unknown."""
+    found = []
+    for pid in pids:
+        with suppress(OSError, ValueError, KeyError):
+            found.append((procfs.count_descriptors(pid) or 0, procfs.read_limits(pid)["open files"]))
+    return min(found, key=lambda each: each[1] - each[0], default=(0, 0))
 
 
 def list_roles(snapshot: Snapshot) -> dict[int, Role]:

@@ -51,8 +51,6 @@ _GIVEN = re.compile(rb"^(?:nginx: master process .* -c |\S*(?:apache2|httpd)\0(?
 _UNBUFFERED = re.compile(rb"^[^#\n]*?\b((?:uwsgi|proxy)_buffering)\s+off\s*;", re.MULTILINE)
 _OWN = re.compile(rb"(?:^|[{;])\s*uwsgi_param\s", re.MULTILINE)
 _COMPLETE = re.compile(rb"\binclude\b|\bREQUEST_METHOD\b")
-"""A block with one parameter of its own inherits none, so that it has to include all others."""
-
 _DIRECTIVE = re.compile(rb"[A-Za-z_]{3,40}")  # a file that is none of a web server's may have secrets in this place
 _HERE = r"(?:127\.0\.0\.1|localhost|\[::1\])"
 
@@ -72,12 +70,17 @@ def find_lines(sockets: tuple[tuple[str, str, str], ...], web_servers: tuple[int
                 if words and _DIRECTIVE.fullmatch(words[0]) and b"#" not in before:
                     number = text.count(b"\n", 0, begin) + 1
                     found.append(WebLine(name, path, number, words[0].decode(), protocol))
-                    block = text[text.rfind(b"{", 0, match.start()) : text.find(b"}", match.start())]
-                    if words[0] == b"uwsgi_pass" and _OWN.search(block) and not _COMPLETE.search(block):
+                    if words[0] == b"uwsgi_pass" and _lacks_parameters(text, match.start()):
                         found.append(WebLine("", path, number, "uwsgi_param", ""))
         if found and found[-1].path == path and (off := _UNBUFFERED.search(text)):
             found.append(WebLine("", path, text.count(b"\n", 0, off.start(1)) + 1, off[1].decode(), ""))
     return tuple(found)
+
+
+def _lacks_parameters(text: bytes, place: int) -> bool:
+    """Whether the block around a place has a parameter of its own, so that it inherits none, and no other."""
+    block = text[text.rfind(b"{", 0, place) : text.find(b"}", place)]
+    return bool(_OWN.search(block)) and not _COMPLETE.search(block)
 
 
 def compile_address(address: str) -> re.Pattern[bytes]:

@@ -301,7 +301,8 @@ files_below_cores setting -: the limit of open files is below the number of asyn
 unknown_option setting -: an option of the configuration does not exist, so `strict` ends uWSGI
   == \[strict-mode\] unknown config directive:
   !! A uWSGI that is already running goes on, but its next start fails. >> Correct the option: uWSGI's log names it.
-threads_off setting -: Python's threads are off == \*\*\* Python threads support is disabled
+threads_off setting -: Python's threads are off
+  == \*\*\* Python threads support is disabled
   == !!! Running gevent without threads IS NOT recommended
   !! Threads that the application starts, such as those of an error reporter, a metrics library or a pool, do not run.
   >> Set `enable-threads`.
