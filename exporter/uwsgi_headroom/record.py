@@ -395,9 +395,9 @@ class WorkerRecord(Struct, frozen=True, gc=False):
     ending: Ending | None = None
     """Why it takes no other request, and ends when those in service have ended; None if it does not."""
     is_stopped: bool = False
-    """Whether a signal has stopped its process."""
+    """By a signal."""
     tracer: tuple[int, str] = (0, "")
-    """The process that traces it, such as a debugger, and its name; 0 without one."""
+    """The process that traces it, and its name; 0 without one."""
     affinity: tuple[int, ...] | None = None
     """The CPUs that its process may run on."""
     low_bytes: int | None = None

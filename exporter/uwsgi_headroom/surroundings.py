@@ -58,9 +58,8 @@ class RoleUse(NamedTuple):
     """The PIDs here of those that a signal or a debugger has stopped."""
     threads: int = 0  # of all
     files: int = 0
-    """The descriptors that a router's process has open, of that which has the fewest left; 0 if unknown."""
     most_files: int = 0
-    """How many that process may have (RLIMIT_NOFILE); 0 without a limit."""
+    """Descriptors of the router that has the fewest left: open, and its limit; 0 if unknown."""
 
 
 class SharedConnection(NamedTuple):

@@ -164,7 +164,7 @@ failed_in_worker known pid_gone: {worker} could not load its application and end
   == OOPS ! failed loading app in worker <worker> \(pid:? <pid>
 need_app_ends event -: uWSGI exits, because `need-app` is set and no application could be loaded
   == need-app requested
-  >> Find out why the application could not be loaded: the log has the traceback above this message.
+  >> Correct what the traceback above this message in the log says.
 too_many_applications setting -: more applications are configured than `max-apps`
   == ERROR: you cannot load more than <n> apps | FATAL ERROR: you cannot load more than <n> apps
   !! The applications beyond this limit are not served. >> Raise `max-apps`.
@@ -318,8 +318,8 @@ harakiri_without_buffering event -: `harakiri` also counts the time in which a s
   == \*\*\* WARNING: you have enabled harakiri without post buffering
 emperor_lost event -: uWSGI's Emperor has exited
   == lost communication with the Emperor | !!! Emperor died !!!
-asgi_application known exceptions: the application is an ASGI application, which uWSGI cannot call
-  == TypeError: [\w.<>]{1,80}\(\) missing \d required positional arguments?: (?:'receive' and )?'send'$
+asgi_application known exceptions: the application speaks ASGI, and uWSGI does not
+  == TypeError: [\w.<>]{1,80}\(\) missing \d required [a-z ]{1,30}: (?:'receive' and )?'send'$
 traceback known exceptions: the application raised an exception == Traceback \(most recent call last\):
 # The line of each request, core/logging.c: uwsgi_log.scan finds it by its end.
 status_5xx known request_line: responses have a status from 500 to 599
