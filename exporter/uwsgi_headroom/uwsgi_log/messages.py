@@ -113,7 +113,7 @@ write_timeout known write_errors: clients do not read their responses within `so
 killed_by_signal known pid_gone: {worker} was killed by {signal}
   == DAMN ! worker <worker> \(pid:? <pid>\) (?:died, |MISTERIOUSLY )killed by signal <signal>\b
 worker_died known pid_gone: {worker} exited without a signal == DAMN ! worker <worker> \(pid:? <pid>\) died :\(
-  >> Find out what exits: `sys.exit()` or `os._exit()` in a request, or a library that ends its process.
+  >> Find out what exits: `sys.exit()` or `os._exit()` in a request, or a library.
 segmentation_fault known pid_gone: a process crashed with signal 11 (SIGSEGV)
   == !!! uWSGI process <pid> got Segmentation Fault !!!
 floating_point_exception known pid_gone: a process crashed with signal 8 (SIGFPE)
