@@ -86,6 +86,7 @@ class Options(Struct, frozen=True):
     post_buffering: int | None = None
     socket_timeout: int | None = None
     http_timeout: int | None = None
+    http_keepalive: int | None = None
     master: bool | None = None
     die_on_term: bool | None = None
     die_on_idle: bool | None = None

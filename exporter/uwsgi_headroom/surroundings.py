@@ -142,14 +142,14 @@ class WebLine(NamedTuple):
 
 WebCause = Literal[
     "large_head", "none_alive", "not_buffered", "timed_out", "unread", "uploads", "full", "short", "closed", "refused",
-    "body_limit", "rate_limit", "no_file", "other"
+    "body_limit", "rate_limit", "no_file", "other", "any"
 ]  # fmt: skip
 
 
 class WebError(NamedTuple):
     """How often the error log of a web server says something about an address, since the first look. name: of the
     socket; empty if the address is none of this uWSGI's. reason: the operating system's, empty without one; of
-    `other`, what the web server says."""
+    `other` and `any`, an error about whatever address, what the web server says."""
 
     name: str
     address: str

@@ -174,6 +174,7 @@ FULL = "worker_connections are not enough"
         ("[alert] 7#7: accept4() failed (24: Too many open files)", "full"),
         ("[error] 7#7: *9 client intended to send too large body: 3000000 bytes, client: 192.0.2.7", "body_limit"),
         ('[error] 7#7: *9 limiting requests, excess: 5.410 by zone "perip", client: 192.0.2.7', "rate_limit"),
+        ("[error] 7#7: *9 no resolver defined to resolve shop.internal, client: 192.0.2.7", "any"),
         ("[warn] 7#7: *9 delaying request, excess: 0.4 by zone, client: 192.0.2.7", ""),
         ('[error] 7#7: *9 x, client: 192.0.2.7, referrer: "*9 limiting requests, excess"', ""),
     ],
@@ -183,7 +184,8 @@ def test_what_nginx_says_of_all_its_clients(said, cause, leads, monkeypatch):
     line = f"2026/12/01 01:06:36 {said}\n"
     monkeypatch.setattr(web_servers, "_read_logs", lambda *_: [("nginx", "/e", 3 * line.encode())])
     found = find_errors(SOCKETS[:2], (), 0, leads)
-    expected = [(cause, "a.sock", "", 3)] * (leads and bool(cause))
+    reason, known = "no resolver defined to" * (cause == "any"), (leads or cause == "any") and bool(cause)
+    expected = [(cause, "a.sock", reason, 3)] * known
     assert [(each.cause, each.name, each.reason, each.number) for each in found] == expected
 
 

@@ -446,8 +446,7 @@ def find_proven_step(figures: Figures) -> Advice | None:
         return INTERPRETERS_COMPUTE.advise(more.settings, all_busy=True, **facts)._replace(serves=more.serves)
     if slots == ASYNC:
         return _explain_coroutines(figures)
-    dark = figures.share("unknown") + figures.share("other")
-    dark += figures.share("disk") * bool(figures.server.sample.file_system[0])
+    dark = figures.share("unknown") + figures.share("other") + figures.share("disk")
     if not are_waits_known(figures) or round(dark, 6) > MOSTLY:
         return None
     return _look_before_more(figures, _more_workers_or_threads(figures, load), slots)

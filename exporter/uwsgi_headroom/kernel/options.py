@@ -262,7 +262,7 @@ _WITH_LETTER = """
 """
 _LETTERS = dict(pair.split(":") for pair in _WITH_LETTER.split())
 _LETTERS_WITH_VALUE = frozenset("sptxSdlvbRzAQywJHO")
-_VALUE_OPTIONAL = ("need-app", "asyncio", "chmod-socket")  # only as --option=value
+_VALUE_OPTIONAL = ("need-app", "asyncio", "chmod-socket", "http-keepalive")  # only as --option=value
 _LOG_FILE = re.compile(r"(?:(?:\w{1,40} )?file:(?:logfile=)?)?(/[^,:]*)(?:,.*)?")
 _MOST_LOGS = 5
 _READ = frozenset((*FIELDS, *LOGS, *LOADS, *OTHER_FORMATS, *_CHANGES_DIRECTORY, *_CHANGES_ROOT, "set"))

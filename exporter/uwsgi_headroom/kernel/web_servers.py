@@ -151,6 +151,13 @@ _OF_ALL = re.compile(
 )
 """What nginx says of all its clients."""
 
+_ANY = re.compile(
+    rb"^[\d/]{10} [\d:]{8} \[(?:error|crit|alert|emerg)\] [\d#]{3,30}: \*\d+ (?!client )"
+    rb'((?:[A-Za-z]+ ){2,4})(?!.*, upstream: ")',
+    re.MULTILINE,
+)
+"""The first words of an error that names no upstream: they have nothing of a request."""
+
 _NUMBER, _ADDRESS = re.compile(rb"\((\d+)\b"), re.compile(r"(?:\w+://)?(?:unix:)?(/[^:|]*|[^/|]*)")
 
 
@@ -167,6 +174,8 @@ def find_errors(
         for line in _OF_ALL.finditer(text * leads):
             reason = os.strerror(int(line["uploads"])) if line["uploads"] else ""
             found[sockets[0][0], "", program, line.lastgroup, reason, log] += 1
+        for words, count in Counter(_ANY.findall(text)).most_common(1):
+            found[sockets[0][0], "", program, "any", words.decode().rstrip(), log] += count
         last = ""  # the socket of the line before
         for line in _LINE.finditer(text):
             said, there = line["said"] or line["failed"], line["to"] or line["there"]

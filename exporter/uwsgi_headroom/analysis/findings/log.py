@@ -116,6 +116,8 @@ ROUTER_CLOSES = replace(
     "`subscribe-to` names. It closes what is not HTTP, too, as TLS.",
     act="Compare the host name that clients ask for with the key in `subscribe-to`, and `http-to`.",
 )
+ROUTER_CLOSED = 50
+"""In a minute. Browsers open connections in advance, which a router closes in the end, as it does idle ones."""
 
 
 def find(figures: Figures) -> Iterator[Finding]:
@@ -174,7 +176,11 @@ def find_unanswered(figures: Figures) -> Iterator[Finding]:
     if calls >= least:
         yield UNANSWERED_CALLS.found(figures, unanswered=calls)
     if closed >= least and not requests and not _choose(figures, "rejected"):
-        yield (PROTOCOL_DIFFERS, ROUTER_CLOSES)[bool(figures.server.setup.options.http)].found(figures, closed=closed)
+        options = figures.server.setup.options
+        if not options.http:
+            yield PROTOCOL_DIFFERS.found(figures, closed=closed)
+        elif closed >= ROUTER_CLOSED and options.complete and options.http_keepalive is None:
+            yield ROUTER_CLOSES.found(figures, closed=closed)
     said = figures.server.messages.items()
     if unanswered >= least and not any(each.agreed for code, each in said if BY_CODE[code].proof == "uncalled"):
         yield UNANSWERED.found(figures, unanswered=unanswered, instant=INSTANT)

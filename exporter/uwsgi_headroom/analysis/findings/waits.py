@@ -241,13 +241,17 @@ CALLS_ITSELF = replace(
 FILES = Kind(
     code="waits_for_files",
     severity="warning or info",
-    title="Requests spend most of their time waiting for files on a {kind} file system[mount?  ({mount})].",
+    title="Requests spend most of their time waiting for [not kind? a disk][kind? files on a {kind} file system]"
+    "[mount?  ({mount})].",
     evidence="{waiting:mean} of {busy:mean} busy {slots} wait in the kernel for an answer of the file system"
     "{of_request}.",
     meaning="A thread that waits for a file serves no other request, and uses no CPU.",
-    act="Find out why the {kind} file system answers slowly.",
-    then="A program or another host serves it: more `threads` would also wait. Keep files on a local disk if you can.",
-    clause="the threads wait for files on a {kind} file system[mount?  ({mount})]",
+    act="[kind? Find out why the {kind} file system answers slowly.]"
+    "[not kind? Run `iostat -x 1` to see which disk is busy, and let requests write or read less there.]",
+    then="[kind? A program or another host serves it: more `threads` would also wait. Keep files on a local disk if "
+    "you can.][not kind? Each `fsync`, such as of SQLite, waits for the disk; a limit of operations (a cgroup, a "
+    "cloud's volume) makes it wait longer. More `threads` help only if the disk can do more at once.]",
+    clause="the threads wait for [not kind? a disk][kind? files on a {kind} file system][mount?  ({mount})]",
     runbook="UwsgiConcurrencyNearCapacity",
     fills_threads=True,
     states=("disk",),
@@ -281,7 +285,7 @@ def find(figures: Figures) -> Iterator[Finding]:
     yield from _shared(figures, waits)
     yield from _clients(figures, waits)
     reading, sleeping = waits.threads.get("disk", 0.0), waits.threads.get("sleep", 0.0)
-    if kind and waits.share("disk") >= MOSTLY and reading >= LEAST_THREADS:
+    if waits.share("disk") >= MOSTLY and reading >= LEAST_THREADS:
         worse = reading >= USED * (figures.threads or 0)
         yield FILES.found(figures, worse=worse, kind=kind, mount=Private(mount))
     if tries_again(figures) and waits.nap and sleeping >= LEAST_THREADS:

@@ -154,6 +154,7 @@ NO_FILE = replace(
     title="The web server ({program}) cannot send files that responses name (`X-Accel-Redirect`): {reason}.",
     meaning="Its clients get status 404, 403 or 500, and uWSGI counts the status of the application.",
     act="Compare `root` or `alias` of nginx's `internal` location with the paths of the files.",
+    then="If `error_page` names the file, create it.",
 )
 OTHER = replace(
     LARGE_HEADS,
@@ -161,6 +162,12 @@ OTHER = replace(
     meaning="Its clients most likely get status 502 or an incomplete response, and uWSGI counts a request like any "
     "other.",
     act="Read the error log of {program}: such a line names its request.",
+)
+ANY = replace(
+    OTHER,
+    severity="info",
+    title="No request came, and the web server ({program}) reports errors: `{reason} ...`.",
+    meaning="They may be about another site of this {program}.",
 )
 SHORT = replace(
     LARGE_HEADS,
@@ -230,6 +237,7 @@ _ROWS = {
     "rate_limit": RATE_LIMIT,
     "no_file": NO_FILE,
     "other": OTHER,
+    "any": ANY,
     "short": SHORT,
     "closed": ROUTER_CLOSES,
     "refused": CANNOT_CONNECT,
@@ -307,6 +315,8 @@ def _is_said(figures: Figures, error: WebError) -> bool:
     match error.cause:
         case "refused":
             return figures.flow.completed > 0 or bool(refused if error.name else ways.lines)
+        case "any":
+            return not figures.none_came
         case "closed" | "short":
             lost = any(worker.lost for worker in figures.window.workers)
             return lost or (error.cause == "closed" and error.name not in (server.setup.options.http or ()))
@@ -330,7 +340,7 @@ def _describe(figures: Figures, error: WebError) -> Finding:
         "own": Private([paths.get(name, name) for name in figures.server.queues], "other ones"),
     }
     is_felt = error.number >= max(least, part * figures.flow.completed)
-    return row.found(figures, facts, error, worse=is_felt and row is not RATE_LIMIT)
+    return row.found(figures, facts, error, worse=is_felt and row not in (RATE_LIMIT, ANY))
 
 
 def _replaced(figures: Figures, way: Way, facts: Facts, *, is_named: bool) -> Finding:
