@@ -88,6 +88,8 @@ no_python_application rejected uncalled: uWSGI has no Python application for req
 empty_request rejected uncalled: uWSGI gets requests without any variables == Empty python request\. skip\.
   !! The client gets an error, and the application does not see the request.
   >> Include `uwsgi_params` in the web server's `location` block that passes requests to uWSGI.
+static_refused failed -: uWSGI refuses static files that are links == \[uwsgi-fileserve\] security error:
+  !! Clients get status 404. >> Set `static-safe` to the directory to which these links lead.
 bad_response rejected -: the application returns bodies that are not bytes
   == \[ERROR\] Unhandled object from iterator | invalid (?:Pump|Web3) response
   !! uWSGI leaves out the parts of the response that are not bytes.
@@ -128,7 +130,7 @@ respawning_too_fast known respawns: workers end as soon as they start
   == worker respawning too fast !!!
 mercy_kill failed pid_gone: {worker} did not end within `worker-reload-mercy` and was killed
   == worker <worker> \(pid:? <pid>\) is taking too much time to die
-  !! The requests that this worker was serving are lost.
+  !! The requests of this worker are lost.
   >> Raise `worker-reload-mercy` above the duration of the longest request, or give it a timeout.
 mercy_kill_other event -: a mule or a spooler did not end in time and was killed
   == mule <n> \(pid:? <pid>\) is taking too much time to die
@@ -137,17 +139,16 @@ exception_respawn known pid_gone: {worker} ended by an exception of `reload-on-e
   == \.\.\. monitored exception detected, respawning worker <worker> \(pid:? <pid>
 inconsistent_worker failed pid_gone: the state of {worker} was inconsistent, so uWSGI replaced all workers together
   == !!! inconsistent state reported by worker <worker> \(pid:? <pid> !! Every request in service is lost.
-  >> In uWSGI's log, the line before this message names the plugin that asked for this restart.
+  >> The line before this message names the plugin that asked for this restart.
 evil_reload failed pid_gone: {worker} was killed at the limit of `evil-reload-on-rss`
   == \*\*\* EVIL RELOAD ON WORKER <worker> RSS: <n> \(pid: <pid>
-  !! The requests that this worker was serving are lost.
+  !! The requests of this worker are lost.
   >> Set `reload-on-rss` to a lower limit: it lets a worker complete its requests first.
 evil_reload_as failed pid_gone: {worker} was killed at the limit of `evil-reload-on-as`
   == \*\*\* EVIL RELOAD ON WORKER <worker> ADDRESS SPACE: <n> \(pid: <pid>
   !! The requests of this worker are lost. Its address space is much larger than the memory that it uses.
   >> Remove `evil-reload-on-as`, or raise it far above what a new worker takes.
-lifetime_reached event -: {worker} reached `max-worker-lifetime`
-  == worker <worker> lifetime reached
+lifetime_reached event -: {worker} reached `max-worker-lifetime` == worker <worker> lifetime reached
 worker_finished event -: a worker finished its work and ended == \.\.\.The work of process <pid> is done\. Seeya!
 deadlock_recovered event -: a process ended while it held one of uWSGI's locks, which uWSGI recovered
   == \[deadlock-detector\] a process holding a robust mutex died
@@ -229,7 +230,7 @@ spooler_unwritable failed -: workers cannot write tasks into the directory of `s
   !! Tasks of the application are lost. >> Let uWSGI's user (`uid`) write to the directory of `spooler`.
 helper_died failed -: a mule ended and was restarted == OOOPS mule <n> \(pid:? <pid>\) crippled
   !! The work of this process is lost.
-  >> Check the lines before this message in uWSGI's log for a traceback or a signal.
+  >> Check the lines before this message for a traceback or a signal.
 helper_ended event -: a spooler, a mule or a gateway ended
   == mule <n> \([^)]{1,80}\) annihilated | gateway <n> \([^)]{1,80}\) annihilated | spooler \(pid:? <pid>\) annihilated
   == OOOPS the spooler is no more
@@ -278,7 +279,7 @@ bind_failed failed -: uWSGI cannot bind a socket
   >> Check whether another program uses the address, and whether uWSGI may write to its directory.
 queue_above_somaxconn setting -: `listen` is above `net.core.somaxconn`, so uWSGI does not start
   == Listen queue size is greater than the system max
-  !! A uWSGI that is already running goes on, but its next start fails.
+  !! A running uWSGI goes on, but its next start fails.
   >> Raise `net.core.somaxconn` (`sysctl net.core.somaxconn` prints it) before you restart uWSGI.
 directory_missing setting -: uWSGI cannot enter the directory of `chdir` == chdir\(\): [A-Z][^\[]{1,60} \[core/
   !! The application is not found. >> Correct `chdir`, or the rights of uWSGI's user.
@@ -300,11 +301,11 @@ files_below_cores setting -: the limit of open files is below the number of asyn
   !! Requests fail before all async cores are in use. >> Raise `max-fd` above twice the number of async cores.
 unknown_option setting -: an option of the configuration does not exist, so `strict` ends uWSGI
   == \[strict-mode\] unknown config directive:
-  !! A uWSGI that is already running goes on, but its next start fails. >> Correct the option: uWSGI's log names it.
+  !! A running uWSGI goes on, but its next start fails. >> Correct the option: uWSGI's log names it.
 threads_off setting -: Python's threads are off
   == \*\*\* Python threads support is disabled
   == !!! Running gevent without threads IS NOT recommended
-  !! Threads that the application starts, such as those of an error reporter, a metrics library or a pool, do not run.
+  !! Threads of the application, such as those of an error reporter, do not run.
   >> Set `enable-threads`.
 no_master setting -: uWSGI runs without its master
   == \*\*\* WARNING: you are running uWSGI without its master
@@ -323,7 +324,7 @@ asgi_application known exceptions: the application speaks ASGI, and uWSGI does n
 traceback known exceptions: the application raised an exception == Traceback \(most recent call last\):
 # The line of each request, core/logging.c: uwsgi_log.scan finds it by its end.
 status_5xx known request_line: responses have a status from 500 to 599
-status_4xx known -: responses have the status 400, 403, 404 or 405
+status_4xx known -: responses have the status 400, 403, 404, 405 or 429
 status_3xx known -: responses redirect, with the status 301, 302, 303, 307 or 308
 """
 """A message: its code, role and proof (`-` for none), and what it says. `==` has its patterns, `!!` the harm, and `>>`

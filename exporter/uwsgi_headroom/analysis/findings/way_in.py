@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.log import MANY_REFUSED
+from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.surroundings import Refusal, SharedSocket, Sharer, Way, WebError, WebLine
 from uwsgi_headroom.uwsgi_log.messages import BY_CODE
 from uwsgi_headroom.words.template import Facts, Private
@@ -166,7 +167,7 @@ OTHER = replace(
 ANY = replace(
     OTHER,
     severity="info",
-    title="No request came, and the web server ({program}) reports errors: `{reason} ...`.",
+    title="The web server ({program}) reports errors: `{reason} ...`.",
     meaning="They may be about another site of this {program}.",
 )
 SHORT = replace(
@@ -316,7 +317,8 @@ def _is_said(figures: Figures, error: WebError) -> bool:
         case "refused":
             return figures.flow.completed > 0 or bool(refused if error.name else ways.lines)
         case "any":
-            return not figures.none_came
+            is_most = bool(ways.lines) and error.number >= max(QUIET, MOSTLY * figures.flow.completed)
+            return not (figures.none_came or is_most)
         case "closed" | "short":
             lost = any(worker.lost for worker in figures.window.workers)
             return lost or (error.cause == "closed" and error.name not in (server.setup.options.http or ()))
