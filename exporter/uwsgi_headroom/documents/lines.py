@@ -79,7 +79,7 @@ def _list_lines(server: ServerDocument) -> Iterator[TextLine | None]:
 
 _NOTED = (
     *("client_errors", "redirects", "routing_ends_requests", "requests_rejected", "web_server_fails"),
-    *("socket_gone", "socket_refuses", "socket_replaced", "server_errors", "exceptions"),
+    *("socket_gone", "socket_refuses", "socket_replaced", "server_errors", "exceptions", "waits_for_files"),
 )
 """Findings that a person reads first where nothing is proven to be wrong: users may be hurt."""
 

@@ -48,7 +48,7 @@ _TABLE = r"""
 http_on_uwsgi_socket rejected -: clients speak HTTP to a socket of the uwsgi protocol
   == invalid request block size: <letters> \(max <n>\)\.\.\.skip
   !! uWSGI takes the letters of GET or POST for a size, and closes the connection without a response.
-  >> Let the web server speak uwsgi (nginx: `uwsgi_pass`), or let uWSGI serve HTTP (`http-socket`).
+  >> Let the web server speak uwsgi (`uwsgi_pass`), or let uWSGI serve HTTP (`http-socket`).
 head_too_large rejected -: uWSGI refuses requests with headers larger than `buffer-size`
   == invalid (?:request block size: <n>|(?:HTTPS?|SCGI) request size) \(max <limit>\)\.\.\.skip
   !! <uncounted>
@@ -76,7 +76,7 @@ bad_http rejected -: uWSGI refuses requests that are not HTTP == invalid HTTP re
 tls_on_uwsgi_socket rejected uncalled: clients speak TLS to a socket of the uwsgi protocol
   == -- unavailable modifier requested: 22 --
   !! uWSGI takes the first byte of TLS for the modifier 22, and closes the connection without a response.
-  >> Let the web server speak uwsgi without TLS (nginx: `uwsgi_pass`), or let uWSGI serve TLS (`https`).
+  >> Let the web server speak uwsgi without TLS (`uwsgi_pass`), or let uWSGI serve TLS (`https`).
 modifier_unavailable rejected uncalled: no plugin serves the requests that the web server passes on
   == -- unavailable modifier requested: <limit> --
   !! <unanswered>
@@ -230,7 +230,7 @@ spooler_unwritable failed -: workers cannot write tasks into the directory of `s
   !! Tasks of the application are lost. >> Let uWSGI's user (`uid`) write to the directory of `spooler`.
 helper_died failed -: a mule ended and was restarted == OOOPS mule <n> \(pid:? <pid>\) crippled
   !! The work of this process is lost.
-  >> Check the lines before this message for a traceback or a signal.
+  >> Read the lines before this message: a traceback, or a signal.
 helper_ended event -: a spooler, a mule or a gateway ended
   == mule <n> \([^)]{1,80}\) annihilated | gateway <n> \([^)]{1,80}\) annihilated | spooler \(pid:? <pid>\) annihilated
   == OOOPS the spooler is no more
@@ -258,7 +258,7 @@ descriptors_out failed -: a process has no file descriptor left
 ports_used_up failed -: the application cannot open a connection, because no local port is left for it
   == OSError: \[Errno 99\] Cannot assign requested address
   !! Requests that need this connection fail.
-  >> Keep connections open in a pool: a closed one keeps its port for a minute (`ss -s`, timewait).
+  >> Keep connections open: a closed one keeps its port for a minute (`ss -s`, timewait).
 postgres_full failed -: PostgreSQL has no connection left
   == psycopg2?\.OperationalError: (?:[^\n]{1,200}: )?FATAL:  (?:sorry, too many|remaining connection)
   !! Requests that need one fail. >> Let workers keep fewer connections, or put PgBouncer in front.
@@ -276,7 +276,7 @@ bind_failed failed -: uWSGI cannot bind a socket
   == bind\(\): [A-Z][^\[]{1,60} \[core/socket\.c line
   == probably another instance of uWSGI is running | unable to create server socket on:
   !! uWSGI does not start, or exits at a reload.
-  >> Check whether another program uses the address, and whether uWSGI may write to its directory.
+  >> Check for another program at this address, and whether uWSGI may write to its directory.
 queue_above_somaxconn setting -: `listen` is above `net.core.somaxconn`, so uWSGI does not start
   == Listen queue size is greater than the system max
   !! A running uWSGI goes on, but its next start fails.
@@ -323,9 +323,9 @@ asgi_application known exceptions: the application speaks ASGI, and uWSGI does n
   == TypeError: [\w.<>]{1,80}\(\) missing \d required [a-z ]{1,30}: (?:'receive' and )?'send'$
 traceback known exceptions: the application raised an exception == Traceback \(most recent call last\):
 # The line of each request, core/logging.c: uwsgi_log.scan finds it by its end.
-status_5xx known request_line: responses have a status from 500 to 599
-status_4xx known -: responses have the status 400, 403, 404, 405 or 429
-status_3xx known -: responses redirect, with the status 301, 302, 303, 307 or 308
+status_5xx known request_line: responses have status 500 to 599
+status_4xx known -: responses have status 400, 401, 403, 404, 405 or 429
+status_3xx known -: responses redirect, with status 301, 302, 303, 307 or 308
 """
 """A message: its code, role and proof (`-` for none), and what it says. `==` has its patterns, `!!` the harm, and `>>`
 what to do about it."""

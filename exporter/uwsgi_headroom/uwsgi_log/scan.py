@@ -35,7 +35,7 @@ _REQUEST = b"[pid: "
 _NUMBERS = re.compile(rb"\[pid: (\d{1,10})\|app: (-?\d{1,6})\|req: (-?\d{1,20})/(\d{1,20})\] ")
 _SIZE = re.compile(rb"=> generated (\d{1,20}) bytes in ")
 _STATUS = re.compile(
-    rb"\(HTTP/\d(?:\.\d)? (5\d\d|40[0345]|429|30[12378])\) \d{1,10} headers in (\d{1,20}) bytes "
+    rb"\(HTTP/\d(?:\.\d)? (5\d\d|40[01345]|429|30[12378])\) \d{1,10} headers in (\d{1,20}) bytes "
     rb"\(\d{1,20} switches on core \d{1,10}\)$",
     re.MULTILINE,
 )

@@ -209,15 +209,15 @@ NOT_FOUND = Kind(
     role="harm",
     severity="warning or info",
     title="uWSGI's log says that [warning? nearly all][info? half of the] responses are errors (status 4xx).",
-    evidence="{number} of {requests:request} ({part:fine_percent}) got status 400, 403, 404, 405 or 429, the last "
-    "one {status}.[routed?  uWSGI's own routing ended them.][not routed?  " + UNPROVEN + "]",
+    evidence="{number} of {requests:request} ({part:fine_percent}) got status 400, 401, 403, 404, 405 or 429, the "
+    "last one {status}.[routed?  uWSGI's own routing ended them.][not routed?  " + UNPROVEN + "]",
     meaning="uWSGI counts such a response like any other. Mostly, paths or host names are not those that the "
     "application expects.",
     act="[routed? Find the rule of `route` that ends these requests.]"
     "[not routed, bad? Find out what the application refuses: a host name, or a request body without a length.]"
     "[not routed, many? Check by which address its rate limiter knows clients: behind a proxy, all may be one.]"
-    "[not routed, not bad, not many? Compare the paths in uWSGI's log with the application's, and with `mount`, "
-    "`static-map`.]",
+    "[not routed, unauthorized? Check that credentials reach the application: proxies drop some headers.]"
+    "[not routed, paths? Compare the paths in uWSGI's log with the application's, and with `mount`, `static-map`.]",
     then="[not routed, bad? With Django, `ALLOWED_HOSTS` has the host names.]",
 )
 
@@ -429,7 +429,7 @@ def find_server_errors(figures: Figures) -> Iterator[Finding]:
     yield FAIL.found(figures, facts, grep=grep, place=place, worse=is_warning + (is_warning and are_many and is_proven))
 
 
-_BAD_REQUEST, _TOO_MANY = 400, 429
+_STATUSES = {"bad": 400, "unauthorized": 401, "many": 429}
 
 
 def find_client_errors(figures: Figures) -> Iterator[Finding]:
@@ -440,7 +440,8 @@ def find_client_errors(figures: Figures) -> Iterator[Finding]:
         yield REDIRECT.found(figures, _count(moved.count, max(moved.count, requests)), status=moved.limit)
     if message and message.count >= max(FEW, MOSTLY * requests - SURELY * sqrt(message.count)):  # half, by chance
         facts = _count(message.count, max(message.count, requests)) | {"status": message.limit}
-        facts |= {"routed": routed >= least, "bad": message.limit == _BAD_REQUEST, "many": message.limit == _TOO_MANY}
+        facts |= {name: message.limit == status for name, status in _STATUSES.items()}
+        facts |= {"routed": routed >= least, "paths": message.limit not in _STATUSES.values()}
         yield NOT_FOUND.found(figures, facts, worse=message.count >= least)
     elif routed >= least and "status_5xx" not in figures.server.messages:
         yield ROUTED.found(figures, routed=routed)

@@ -6,6 +6,8 @@ web server's own files name is critical: other users of this host may have web s
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator, Sequence
 from typing import get_args
 
@@ -214,8 +216,10 @@ CANNOT_CONNECT = replace(
     severity="critical or info",
     title="The web server ({program}) cannot connect to uWSGI's socket: {reason}.",
     meaning="Clients get status 502 or 503, and no request comes.",
-    act="Compare the socket's address and mode with the configuration of {program}.",
-    then="If both are right, a security module such as SELinux or a firewall may refuse it.",
+    act="[missing? Move the socket to a directory that uWSGI and {program} both see, such as one below /run.]"
+    "[not missing? Compare the socket's address and mode with the configuration of {program}.]",
+    then="[missing? With `PrivateTmp`, each service has its own /tmp.][not missing? If both are right, a security "
+    "module such as SELinux or a firewall may refuse it.]",
     keeps_out=True,
 )
 ELSEWHERE = replace(
@@ -337,6 +341,7 @@ def _describe(figures: Figures, error: WebError) -> Finding:
     facts: Facts = {
         "log": Private(error.log, "a file"),
         "read": bool(figures.server.log and not figures.server.log.off),
+        "missing": error.reason == os.strerror(errno.ENOENT),
         "path": error.address.startswith("/"),
         "address": Private(error.address, "not one of uWSGI's"),
         "own": Private([paths.get(name, name) for name in figures.server.queues], "other ones"),
