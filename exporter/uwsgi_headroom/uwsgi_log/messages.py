@@ -88,8 +88,8 @@ no_python_application rejected uncalled: uWSGI has no Python application for req
 empty_request rejected uncalled: uWSGI gets requests without any variables == Empty python request\. skip\.
   !! The client gets an error, and the application does not see the request.
   >> Include `uwsgi_params` in the web server's `location` block that passes requests to uWSGI.
-static_refused failed -: uWSGI refuses static files that are links == \[uwsgi-fileserve\] security error:
-  !! Clients get status 404. >> Set `static-safe` to the directory to which these links lead.
+static_refused rejected -: uWSGI refuses files outside of `static-map` == \[uwsgi-fileserve\] security error:
+  !! Clients get status 404. >> If links lead there, set `static-safe` to their directory.
 bad_response rejected -: the application returns bodies that are not bytes
   == \[ERROR\] Unhandled object from iterator | invalid (?:Pump|Web3) response
   !! uWSGI leaves out the parts of the response that are not bytes.
