@@ -126,7 +126,7 @@ class Host:
         self._interval = float("inf")  # of the last two readings
 
     def close(self) -> None:
-        """Close the files of the workers: the server is not watched any more."""
+        """Close the files of the workers: nobody listens, or the server is not watched any more."""
         self._processes.read(0, ())
 
     @property

@@ -183,9 +183,8 @@ def find_errors(
             cause = cause or (line["level"] in _ERRORS and _OTHER.match(said)) or None
             name = next((name for name, pattern in ours if pattern.search(b"unix:%s " % there)), "")
             address = _ADDRESS.findall(os.fsdecode(there))[0]
-            last = name = (
-                last if cause and cause.lastgroup == "none_alive" else name
-            )  # such a line names a group of servers
+            is_group = cause is not None and cause.lastgroup == "none_alive"  # such a line names a group of servers
+            last = name = (name, last)[is_group]
             if cause and (name or (cause.lastgroup == "refused" and re.split("[:/]", address)[-1] in ends)):
                 reason = os.strerror(int(number[1])) if number else cause.groupdict().get("other", b"").decode()
                 found[name, address, program, cause.lastgroup, reason, log] += 1

@@ -387,10 +387,11 @@ def _explain_all(figures: Figures, facts: Facts, raised: int) -> Finding | None:
     """Why nearly all requests raise an exception, where the application is not at fault."""
     if 2 * figures.server.messages.get("asgi_application", LogMessage(0, 0)).agreed >= raised:
         return ASGI.found(figures, facts)
-    for line in figures.server.ways_in.lines:
+    place = figures.server.messages.get("traceback", LogMessage(0, 0)).place
+    for line in figures.server.ways_in.lines * (not place or place.startswith("KeyError")):
         if line.directive == "uwsgi_param":
-            place = Private(f"{line.path}:{line.line}", "in nginx's configuration")
-            return FEW_PARAMETERS.found(figures, facts, place=place)
+            where = Private(f"{line.path}:{line.line}", "in nginx's configuration")
+            return FEW_PARAMETERS.found(figures, facts, place=where)
     return None
 
 

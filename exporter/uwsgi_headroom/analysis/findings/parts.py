@@ -83,10 +83,10 @@ SPOOLER_DIES = Kind(
     severity="warning",
     title="The spooler ends again and again, and uWSGI starts it again.",
     evidence="Processes of the spooler ended {times:times} in the last {seconds:duration}, and completed {done:task}."
-    "[spooler_harakiri?  `spooler-harakiri` ends a task after {spooler_harakiri} s.]",
+    "[limit?  `spooler-harakiri` ends a task after {limit} s.]",
     meaning="A task that ends its process stays in its directory, and the next process takes it again.",
-    act="[spooler_harakiri? Raise `spooler-harakiri` ({spooler_harakiri}) above the duration of the longest task.]"
-    "[not spooler_harakiri? Move the file of the task that the spooler took last out of its directory.]",
+    act="[limit? Raise `spooler-harakiri` ({limit}) above the duration of the longest task.]"
+    "[not limit? Move the file of the task that the spooler took last out of its directory.]",
     then="uWSGI's log names it (`managing request`). Then find out why the task ends the process, or takes so long.",
 )
 
@@ -231,12 +231,19 @@ def find_full_caches(figures: Figures) -> Iterator[Finding]:
     )
 
 
-def find_late_spoolers(figures: Figures) -> Iterator[Finding]:
-    window, spoolers, times = figures.window, figures.server.spoolers, figures.window.spooler_respawns or 0
-    recycled = ratio(window.spooler_tasks or 0, figures.server.setup.options.spooler_max_tasks or 0)
+def _find_dying_spoolers(figures: Figures) -> Iterator[Finding]:
+    window, times, options = figures.window, figures.window.spooler_respawns or 0, figures.server.setup.options
+    recycled = ratio(window.spooler_tasks or 0, options.spooler_max_tasks or 0)
+    processes, limit = sum(each.processes for each in figures.server.spoolers), options.spooler_harakiri or 0
     is_loop = times >= max(LOOP[0], LOOP[1] * window.seconds / 60) and not window.reloads
-    if is_loop and (recycled is None or RECYCLED * times > recycled + sum(each.processes for each in spoolers)):
-        yield SPOOLER_DIES.found(figures, figures.server.setup.options, times=times, done=window.spooler_tasks or 0)
+    if is_loop and (recycled is None or RECYCLED * times > recycled + processes):
+        limit *= times * limit <= window.seconds * (1 + processes)  # else it cannot have ended so many
+        yield SPOOLER_DIES.found(figures, times=times, done=window.spooler_tasks or 0, limit=limit or None)
+
+
+def find_late_spoolers(figures: Figures) -> Iterator[Finding]:
+    window, spoolers = figures.window, figures.server.spoolers
+    yield from _find_dying_spoolers(figures)
     waiting, done, growth = window.spooled, window.spooler_tasks, window.spooled_growth or 0
     if waiting is None or done is None or waiting < MANY_TASKS or not (spoolers and window.seconds):
         return
