@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 OF_PROMETHEUS = {"up", "ALERTS", "ALERTS_FOR_STATE", "scrape_samples_scraped", "scrape_duration_seconds"}
 PARTS = {"uwsgi_headroom", "uwsgi_exporter", "uwsgi_log"}
 OF_NGINX = {
+    "uwsgi_param",
     "uwsgi_params",
     "uwsgi_pass",
     "uwsgi_modifier1",
