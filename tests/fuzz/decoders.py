@@ -18,6 +18,7 @@ from hashlib import sha1
 from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
+from unittest.mock import patch
 
 from tests.fuzz.faces import Story
 from tests.fuzz.mutations import tell_story
@@ -63,9 +64,9 @@ def _read_head(data: bytes) -> None:
 
 
 def _find_lines(data: bytes) -> None:
-    web_servers._read_files = lambda _: iter([("/etc/nginx/nginx.conf", data)])
     sockets = (("a", "/run/shop.sock", "uwsgi"), ("b", "127.0.0.1:3031", "http"))
-    web_servers.find_lines.__wrapped__(sockets, ())
+    with patch.object(web_servers, "_read_files", lambda _: iter([("/etc/nginx/nginx.conf", data)])):
+        web_servers.find_lines.__wrapped__(sockets, ())
 
 
 def _read_history(path: Path) -> None:
