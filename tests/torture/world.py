@@ -38,7 +38,7 @@ SQL = ("disk I/O error", "database or disk is full", "database is locked", "data
 BYTES = {"read", "pread", "recv", "recvmsg", "process_vm_readv"}
 """These may also be short or torn. Only a file of one line is never short: the kernel gives it in one piece."""
 
-_VIRTUAL = re.compile(r"/(proc/(?!self/fd/)|sys/)(?!\d+/(root/|cwd/))")
+_VIRTUAL = re.compile(r"/(proc(/(?!self/fd/)|\Z)|sys/)(?!\d+/(root/|cwd/))")
 _READS = ("open", "read", "pread", "close")
 _BY_PATH = ("readlink", "listdir", "scandir", "stat", "lstat", "statvfs", "access", "sched_getaffinity", "fstat")
 _REAL = {name: getattr(os, name) for name in (*_READS, *_BY_PATH)}

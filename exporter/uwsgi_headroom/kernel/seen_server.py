@@ -397,7 +397,7 @@ class SeenServer:
             return busy, options.thunder_lock
         for each in every:
             each.by.fresh[each.thread] = each
-            if each.wait.result is None and each.wait.epoll is not None:
+            if each.wait.epoll is not None and len(each.wait.sockets) == 1:
                 each.by.threads.leave_out(each.thread, each.wait.epoll, each.by.idle_sets)
         waiting = Counter([each.wait.lock for each in every if each.wait.lock is not None])
         thunder = self._learn_lock(options, every, waiting)

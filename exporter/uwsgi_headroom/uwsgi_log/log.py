@@ -240,11 +240,11 @@ AddEvent = Callable[[str, str, tuple[int, ...], int], None]
 
 class UwsgiLog:
     """The log of one server, at `path`; that of a unit in systemd's journal is at `journal:UNIT`. master_pid: of a log
-    that `check` found, which another process reads (`read_found`); else 0. trouble: that of the last turn."""
+    that `check` found, which another process reads (`read_found`); else 0. trouble: of the last turn; empty before."""
 
     def __init__(self, path: str, master_pid: int = 0) -> None:
         self.path, self.master_pid, self.is_given_up = path, master_pid, False
-        self.trouble: str | None = None
+        self.trouble: str | None = ""
         self._source = UnitJournal(path[len(JOURNAL) :]) if path.startswith(JOURNAL) else Tail(path, master_pid)
         self._scanner: Scanner | None = None  # made in the thread, since it takes 50 ms the first time
         self._proofs = Proofs()
@@ -354,7 +354,7 @@ class UwsgiLog:
     def record(self, since: float, until: float) -> LogRecord:
         """What the log said between two monotonic times."""
         return LogRecord(
-            off=self.trouble,
+            off=self.trouble or None,
             messages={
                 code: _sum(chosen)
                 for code, bins in self._bins.items()

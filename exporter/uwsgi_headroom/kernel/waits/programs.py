@@ -34,12 +34,9 @@ def find_program(address: str) -> tuple[str, int]:
         inodes = find_listening(place) if isinstance(place, Unix | Tcp) else ()
         targets = {f"socket:[{inode}]" for inode in inodes}
         for pid in procfs.list_processes(_SEARCH_SECONDS * bool(targets)):
-            try:
+            with suppress(OSError):
                 if any(target in targets for _, target in procfs.list_descriptors(pid, _MOST_DESCRIPTORS)):
                     return "".join(NAME.findall(procfs.read_name(pid))[:1]), pid
-            except OSError as error:
-                if error.errno in procfs.PASSING:
-                    raise  # it is asked again
     return "", 0
 
 

@@ -442,9 +442,10 @@ class RequestThreads:
         return chance.sample(others, min(_MOST_STRANGERS, len(others)))
 
     def leave_out(self, thread: int, waits_in: int, own: Collection[int]) -> None:
-        """Record that a thread waits in an epoll set that was made before the first of the request threads' own, as an
-        offload thread does: it serves no request."""
-        if thread in self._presumed and thread not in self._seen | {self._pid} and waits_in < min(own, default=0):
+        """Record that a thread waits in an epoll set of one socket, as an offload thread does: it serves no request, if
+        the set was made with the request threads' own. They start at once, in any order."""
+        is_own = waits_in > max(own, default=0) + len(self._others)
+        if not is_own and thread in self._presumed and thread not in self._seen | {self._pid}:
             self._left_out.add(thread)
             self._list()
 
