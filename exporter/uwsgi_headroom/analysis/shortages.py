@@ -170,8 +170,8 @@ def count_calls(figures: Figures) -> int | None:
 
 
 FEWER_CALLS = (
-    "[queries, counted? Let each request ask {asked} less often, as by a JOIN (now {queries:plain} times or more).]"
-    "[queries, not counted? Let requests ask {asked} less often, as by a JOIN (now {queries:plain} times a second).]"
+    "[queries, counted? Let each request ask {asked} less often, say with a JOIN (now {queries:plain} times or more).]"
+    "[queries, not counted? Let requests ask {asked} less often, say with a JOIN (now {queries:plain} times a second).]"
 )
 
 

@@ -199,7 +199,7 @@ class ServerCounts(Struct):
         int | None,
         _REPORTED.shown(
             "uwsgi_cpu_quota_periods_total",
-            "Periods of the CPU quota (0.1 s by default) in which a process of the server's cgroup could run. Of "
+            "Periods of the CPU quota (0.1 s by default) in which a process of the server's cgroup was runnable. Of "
             "several cgroups with a quota, the one that stops the workers most. Absent without a quota.",
         ),
     ] = None

@@ -59,7 +59,7 @@ LEFT_EARLY = Kind(
     code="clients_left",
     role="harm",
     severity="warning or info",
-    title="[info? A few clients disconnect before they get their response.]"
+    title="[info? Some clients disconnect before they have their whole response.]"
     "[warning? Clients disconnect before their response is complete: a timeout is too short, or they leave streams.]",
     evidence="In at least {number} of {requests:request} ({part:fine_percent}), the client left before the "
     "response[unread? , or stopped sending the request ({unread})][time? ; a request takes {time:duration} in "
@@ -294,8 +294,7 @@ def find_left(figures: Figures) -> Iterator[Finding]:
     seen, gone = figures.server.clients
     if gone >= max(LEFT[0], LEFT[1] * seen):
         yield SEEN_TO_LEAVE.found(figures, number=gone, requests=seen, part=gone / seen)
-    number = max(unread, unwritten)
-    if not number:
+    if not (number := max(unread, unwritten)):
         return
     facts = _count(number, flow.completed)
     facts |= {"unread": Private(f"{unread:,}" * (unread > 0)), "time": flow.response_time}
@@ -307,7 +306,8 @@ def find_left(figures: Figures) -> Iterator[Finding]:
     elif are_many and 2 * unread > number:
         yield UPLOADS_LEFT.found(figures, facts)
     else:
-        yield LEFT_EARLY.found(figures, facts, worse=are_many)
+        streams = 2 * len(figures.server.sample.streams) > (flow.observed or 0.0)
+        yield LEFT_EARLY.found(figures, facts, worse=are_many and not streams)
 
 
 def find_working_on(figures: Figures) -> Iterator[Finding]:

@@ -154,7 +154,7 @@ WORKERS_USE_ALL = replace(
 )
 OF_BACKEND = (
     "[backend? Requests wait for {backend}, which runs on this host. If it uses the CPUs (`top`), let each request ask "
-    "it less often, or make its queries faster, as by an index: it serves this application. ]"
+    "it less often, or make its queries faster, with an index for instance: it serves this application. ]"
 )
 OTHERS_USE_ALL = replace(
     CHILDREN,

@@ -114,7 +114,7 @@ ROUTER_CLOSES = replace(
     title="uWSGI's http router closes connections, and the workers get no request.",
     meaning="Clients get no response. With `http-subscription-server`, the router knows only the host names that "
     "`subscribe-to` names. It closes what is not HTTP, too, as TLS.",
-    act="Compare the host name that clients ask for with the key in `subscribe-to`, and `http-to`.",
+    act="Compare the clients' host name with the key in `subscribe-to`. Check `http-to` too.",
 )
 ROUTER_CLOSED = 50
 """In a minute. Browsers open connections in advance, which a router closes in the end, as it does idle ones."""

@@ -97,7 +97,7 @@ LEAK_ENDS_WORKERS = replace(
     "serves requests.[evil?  `evil-reload-on-rss` kills a worker in the middle of its requests.]",
     act="[evil? Set `reload-on-rss` instead of `evil-reload-on-rss`, as high as the memory allows.]"
     "[not evil? Raise `reload-on-rss` as far as the memory allows.]",
-    then="A worker should live for some minutes.[evil?  Also set `min-worker-lifetime` to 0, so that `reload-on-rss` "
+    then="A worker should last several minutes.[evil?  Also set `min-worker-lifetime` to 0, so that `reload-on-rss` "
     "replaces young workers, too.] Find out what the application keeps in memory after each request.",
     clause="the application's memory grows with every request, so `{option}` ends the workers",
 )
