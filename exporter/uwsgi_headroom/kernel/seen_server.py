@@ -398,7 +398,7 @@ class SeenServer:
         for each in every:
             each.by.fresh[each.thread] = each
             if each.wait.epoll is not None and len(each.wait.sockets) == 1:
-                each.by.threads.leave_out(each.thread, each.wait.epoll, each.by.idle_sets)
+                each.by.threads.leave_out(each.thread)
         waiting = Counter([each.wait.lock for each in every if each.wait.lock is not None])
         thunder = self._learn_lock(options, every, waiting)
         unlearnt = waiting and (thunder is None or (thunder and not self._find_accept_lock()))

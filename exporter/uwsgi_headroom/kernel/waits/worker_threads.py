@@ -441,13 +441,14 @@ class RequestThreads:
         others = [thread for thread in self._others if thread not in self._seen]
         return chance.sample(others, min(_MOST_STRANGERS, len(others)))
 
-    def leave_out(self, thread: int, waits_in: int, own: Collection[int]) -> None:
+    def leave_out(self, thread: int) -> None:
         """Record that a thread waits in an epoll set of one socket, as an offload thread does: it serves no request, if
-        the set was made with the request threads' own. They start at once, in any order."""
-        is_own = waits_in > max(own, default=0) + len(self._others)
-        if not is_own and thread in self._presumed and thread not in self._seen | {self._pid}:
-            self._left_out.add(thread)
-            self._list()
+        it is among the first, since uWSGI starts those before the others."""
+        if thread in {*self._presumed[1:]} - self._seen:
+            others = [each for each in self._others[:_MOST_SKIPPED] if each not in self._left_out]
+            if thread in self._presumed[1 : 1 + sum(map(self._blocks_signals, others))]:
+                self._left_out.add(thread)
+                self._list()
 
     def decide_join(self, joined: int) -> Wait | None:
         """What a thread waits for that waits for the end of the thread with the id `joined` in the process's own
