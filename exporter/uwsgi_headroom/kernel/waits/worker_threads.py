@@ -408,8 +408,7 @@ class RequestThreads:
                 if thread != self._pid and thread not in self._left_out and self._blocks_signals(thread)
             )
             self._presumed = [self._pid, *islice(others, self.number - 1)]
-        presumed = set(self._presumed)
-        self._others = [thread for thread in threads if thread not in presumed]
+        self._others = sorted({*threads}.difference(self._presumed))
         self._chosen = None
 
     def _blocks_signals(self, thread: int) -> bool:
@@ -442,11 +441,11 @@ class RequestThreads:
         return chance.sample(others, min(_MOST_STRANGERS, len(others)))
 
     def leave_out(self, thread: int) -> None:
-        """Record that a thread waits in an epoll set of one socket, as an offload thread does: it serves no request, if
-        it is among the first, since uWSGI starts those before the others."""
+        """Record that a thread waits in an epoll set of one socket. The first that do are offload threads, which serve
+        no request: uWSGI starts these before the others."""
         if thread in {*self._presumed[1:]} - self._seen:
-            others = [each for each in self._others[:_MOST_SKIPPED] if each not in self._left_out]
-            if thread in self._presumed[1 : 1 + sum(map(self._blocks_signals, others))]:
+            spare = sum(map(self._blocks_signals, {*self._others[:_MOST_SKIPPED]} - self._left_out))
+            if thread in self._presumed[1 : 1 + spare]:
                 self._left_out.add(thread)
                 self._list()
 
