@@ -1,9 +1,8 @@
 """Measures what the tests notice: changes one small thing in the source at a time, and runs the tests that call it.
 
-A fixed seed draws the changes (mutants): a module by its number of lines, then a kind of change, then a place. A mutant
-is written into a temporary copy of `exporter/`. A run of all tests notes which call its function: it is tried with
-those, the most special first. Only a test that passes without it kills it, which is tried each time. Whether a survivor
-changes any behaviour is for a person to say.
+A fixed seed draws the changes (mutants): a module by its number of lines, then a kind of change, then a place. Each is
+written into a temporary copy of `exporter/`, and tried with the tests that call its function, as a run of all notes,
+quick and special ones first. A test that passes without it kills it. Whether a survivor matters, a person has to say.
 """
 
 import argparse
@@ -30,10 +29,10 @@ from typing import Any
 from tools.environments import ROOT
 
 PACKAGE = "uwsgi_headroom"
-ADDED: dict[type, Any] = {int: 1, float: 1, str: "~", bytes: b"~"}  # to constants
+ADDED: dict[type, Any] = {int: 1, float: 1, str: "~", bytes: b"~"}
 KINDS = ("operator", "comparison", "constant", "deleted statement")
-LIMIT = 1800.0  # seconds that one run of tests may take
-MEMORY = 4 << 30  # bytes: a loop that a mutant never leaves may fill a list
+LIMIT = 1800.0  # seconds of one run of tests
+MEMORY = 4 << 30  # bytes: a mutant may fill a list for ever
 SPECIAL = 100  # tests of the first round: most mutants die there
 
 SWAPS = {"+": "-", "-": "+", "*": "/", "/": "*", "//": "*", "%": "*", "|": "&", "&": "|", "<<": ">>", ">>": "<<"}
@@ -41,7 +40,7 @@ SWAPS |= {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "i
 SWAPS |= {"in": "not in", "not in": "in", "and": "or", "or": "and", "**": "*"}
 TOKEN = re.compile(r"//|\*\*|<<|>>|[<>=!]=|[-+*/%|&<>]|is\s+not\b|not\s+in\b|\b(?:is|in|and|or)\b")
 
-# Names for the type checker and texts for the log: no test need notice them.
+# Names for the type checker, and texts for the log.
 DECLARED = {"TypeVar", "NewType", "cast", "Literal"}
 LOGS = {"_log", "log", "logger", "logging", "warnings"}
 BUILTIN_TYPES = {"None", "bool", "bytes", "dict", "float", "int", "list", "set", "str", "tuple"}
@@ -196,7 +195,7 @@ class Copy:
         self._environment = {**os.environ, **paths}
 
     def find_tests(self, mutants: Sequence[Mutant]) -> dict[Mutant, list[str]]:
-        """The tests that call the function of each mutant, the most special first; then its room, for missed calls."""
+        """The tests that call the function of each mutant: quick ones first, then special ones; then its room."""
         trees = {each.module: ast.parse((self._package / each.module).read_bytes()) for each in mutants}
         for number, mutant in enumerate(mutants):
             add_notes(number, mutant, trees[mutant.module])
@@ -205,11 +204,13 @@ class Copy:
         self._failed_test(["tests", "-n=auto", "--maxfail=0"])
         notes = [line.split(" ", 1) for line in sorted({*(self._folder / "notes").read_text().splitlines()})]
         calls = Counter(test for _, test in notes)
+        self._failed_test(["tests", "--collect-only", "-m=not integration and not slow"])
+        quick = {*(self._folder / "output").read_text().splitlines()}
         tests: dict[Mutant, list[str]] = {}
         for place, mutant in enumerate(mutants):
             found = [test for number, test in notes if number == str(place) and test]
             room = ROOT.glob(f"tests/{mutant.module.split('/')[0].removesuffix('.py')}")
-            tests[mutant] = [*sorted(found, key=calls.__getitem__), *map(str, room)]
+            tests[mutant] = [*sorted(found, key=lambda test: (test not in quick, calls[test])), *map(str, room)]
         return tests
 
     def killer(self, mutant: Mutant, tests: Sequence[str]) -> str | None:
@@ -242,7 +243,7 @@ class Copy:
         command = [sys.executable, "-m", "pytest", *options, *tests]
         with (self._folder / "output").open("w+") as output:
             streams: Any = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": subprocess.STDOUT}
-            # A session of its own: what a test started ends with it.
+            # In a session of its own, what a test started ends with it.
             process = subprocess.Popen(command, cwd=ROOT, env=self._environment, start_new_session=True, **streams)
             try:
                 status = process.wait(LIMIT)
@@ -281,8 +282,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for mutant in mutants:
         if mutant not in killers:
             print(f"{mutant}\n    SURVIVED")
-    minutes = (time.monotonic() - start) / 60
-    print(f"seed {given.seed}: {len(killers)} of {len(mutants)} mutants killed, in {minutes:.0f} minutes")
+    print(f"seed {given.seed}: {len(killers)} of {len(mutants)} killed, in {(time.monotonic() - start) / 60:.0f} min")
     return int(len(killers) < 0.9 * len(mutants))
 
 
