@@ -31,7 +31,7 @@ from tools.environments import ROOT
 PACKAGE = "uwsgi_headroom"
 ADDED: dict[type, Any] = {int: 1, float: 1, str: "~", bytes: b"~"}
 KINDS = ("operator", "comparison", "constant", "deleted statement")
-LIMIT = 1800.0  # seconds of one run of tests
+LIMIT = 1800.0  # seconds of one run
 MEMORY = 4 << 30  # bytes: a mutant may fill a list for ever
 SPECIAL = 100  # tests of the first round: most mutants die there
 
