@@ -183,11 +183,11 @@ _PARTLY = (
 
 
 def run(options: argparse.Namespace) -> int:
-    """Review each subject and return the exit status: 0 if nothing will cause trouble, else 1. Raises HeadroomError."""
+    """Review each subject. The exit status is 0 if surely nothing will cause trouble, else 1. Raises HeadroomError."""
     subjects = read_subjects(list(options.subjects))
     reviews = [(subject, [] if subject.problem else review(subject.options, subject.seen)) for subject in subjects]
     print_lines(_render_json(reviews) if options.json else join_blocks(starmap(_render_one, reviews)))
-    return int(any(advice.severity == "warning" for _, found in reviews for advice in found))
+    return int(any(each.problem or "warning" in [advice.severity for advice in found] for each, found in reviews))
 
 
 def _render_json(reviews: Sequence[tuple[Subject, Sequence[SettingAdvice]]]) -> list[str]:
