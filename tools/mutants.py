@@ -32,7 +32,7 @@ PACKAGE = "uwsgi_headroom"
 ADDED: dict[type, Any] = {int: 1, float: 1, str: "~", bytes: b"~"}
 KINDS = ("operator", "comparison", "constant", "deleted statement")
 LIMIT = 1800.0  # seconds of one run
-MEMORY = 4 << 30  # bytes: a mutant may fill a list for ever
+MEMORY = 4 << 30  # bytes: it may fill a list for ever
 SPECIAL = 100  # tests of the first round: most mutants die there
 
 SWAPS = {"+": "-", "-": "+", "*": "/", "/": "*", "//": "*", "%": "*", "|": "&", "&": "|", "<<": ">>", ">>": "<<"}
@@ -209,7 +209,7 @@ class Copy:
         tests: dict[Mutant, list[str]] = {}
         for place, mutant in enumerate(mutants):
             found = [test for number, test in notes if number == str(place) and test]
-            room = ROOT.glob(f"tests/{mutant.module.split('/')[0].removesuffix('.py')}")
+            room = [ROOT / "tests/frozen", *ROOT.glob(f"tests/{mutant.module.split('/')[0].removesuffix('.py')}")]
             tests[mutant] = [*sorted(found, key=lambda test: (test not in quick, calls[test])), *map(str, room)]
         return tests
 
@@ -243,7 +243,7 @@ class Copy:
         command = [sys.executable, "-m", "pytest", *options, *tests]
         with (self._folder / "output").open("w+") as output:
             streams: Any = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": subprocess.STDOUT}
-            # In a session of its own, what a test started ends with it.
+            # What a test started ends with its session.
             process = subprocess.Popen(command, cwd=ROOT, env=self._environment, start_new_session=True, **streams)
             try:
                 status = process.wait(LIMIT)
