@@ -32,7 +32,7 @@ PACKAGE = "uwsgi_headroom"
 ADDED: dict[type, Any] = {int: 1, float: 1, str: "~", bytes: b"~"}
 KINDS = ("operator", "comparison", "constant", "deleted statement")
 LIMIT = 1800.0  # seconds of one run
-MEMORY = 4 << 30  # bytes: it may fill a list for ever
+MEMORY = 4 << 30  # bytes: some fill a list for ever
 SPECIAL = 100  # tests of the first round: most mutants die there
 
 SWAPS = {"+": "-", "-": "+", "*": "/", "/": "*", "//": "*", "%": "*", "|": "&", "&": "|", "<<": ">>", ">>": "<<"}
@@ -243,7 +243,7 @@ class Copy:
         command = [sys.executable, "-m", "pytest", *options, *tests]
         with (self._folder / "output").open("w+") as output:
             streams: Any = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": subprocess.STDOUT}
-            # What a test started ends with its session.
+            # A test ends with its session.
             process = subprocess.Popen(command, cwd=ROOT, env=self._environment, start_new_session=True, **streams)
             try:
                 status = process.wait(LIMIT)
