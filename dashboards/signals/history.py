@@ -21,7 +21,7 @@ from dashboards.signal import (
 from dashboards.signals.waits import LEAST_SHOWN, in_order
 
 DAY = 86400
-_RULES = "Empty without the recording rules of `alerts/rules/recording.yaml`."
+_RULES = "Empty until the first midnight UTC, and without the rules of alerts/rules/recording.yaml."
 _PEAK = FLEET.of("server:uwsgi_utilization:max1d")
 _P95 = FLEET.of("server:uwsgi_utilization:p95_1d")
 _LEAST = FLEET.of("server:uwsgi_headroom:min1d")
