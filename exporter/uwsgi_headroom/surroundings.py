@@ -79,8 +79,9 @@ class Rival(NamedTuple):
     serves: bool
 
 
-SharedSocket = Literal["same", "older", "port", "fork"]
-"""The same; an older one, which was at this path before; another of this port (`reuse-port`); of a forked process."""
+SharedSocket = Literal["same", "older", "port", "fork", "left"]
+"""The same; an older one, which was at this path before; another of this port (`reuse-port`); of a forked process; of
+this port, where nobody accepts the connections that wait there."""
 
 
 class Sharer(NamedTuple):
@@ -93,7 +94,7 @@ class Sharer(NamedTuple):
     is_stopped: bool = False
     is_older: bool = False
     parent: int = 0
-    number: int = 1  # of forked ones, of which this is one
+    number: int = 1  # of forked ones, of which this is one; of connections that wait
 
 
 class Keeper(NamedTuple):
@@ -131,18 +132,19 @@ class Way(NamedTuple):
 
 class WebLine(NamedTuple):
     """A line of a web server's configuration that leads to a socket; without a name, it turns buffering off, or its
-    block has parameters of its own alone."""
+    block has parameters of its own alone. group: the `upstream` that it belongs to."""
 
     name: str
     path: str
     line: int
     directive: str
     protocol: str
+    group: str = ""
 
 
 WebCause = Literal[
     "large_head", "none_alive", "not_buffered", "timed_out", "unread", "uploads", "full", "short", "closed", "refused",
-    "body_limit", "rate_limit", "no_file", "other", "any"
+    "body_limit", "rate_limit", "no_file", "other", "any", "busy"
 ]  # fmt: skip
 
 

@@ -7,9 +7,11 @@ import pytest
 
 from uwsgi_headroom.kernel import web_servers
 from uwsgi_headroom.kernel.web_servers import find_errors, find_lines
+from uwsgi_headroom.surroundings import WebLine
 
 PASS = "a.sock", "uwsgi_pass", "uwsgi"
 SOCKETS = (("a.sock", "/run/a.sock", "uwsgi"), (":3031", ":3031", "http"), ("10.0.0.5:80", "10.0.0.5:80", "uwsgi"))
+LINES = (WebLine("a.sock", "/etc/nginx/site", 1, "server", "uwsgi", "shop"),)
 
 
 @pytest.fixture
@@ -53,6 +55,9 @@ def test_a_directive(folder, line, found):
     named = find_lines(SOCKETS, ())
     assert [(each.name, each.directive, each.protocol) for each in named] == found
     assert {(each.path, each.line) for each in named} <= {(str(folder / "site"), 2)}
+    (folder / "site").write_text(f"upstream shop {{\n{line}\n}}\n")
+    find_lines.cache_clear()
+    assert {each.group for each in find_lines(SOCKETS, ()) if each.name} <= {"shop" * ("location" not in line)}
 
 
 def test_which_files_are_read(folder, monkeypatch):
@@ -92,7 +97,7 @@ NGINX = (
 APACHE = "[Mon Nov 30 06:55:26 2026] [proxy:error] [pid 67:tid 93] ({}: uwsgi: attempt to connect to {} failed"
 OURS = "uwsgi://unix:/run/a.sock:"
 DENIED, RESET, PIPE = "Permission denied", "Connection reset by peer", "Broken pipe"
-CONNECTS = "while connecting to upstream"
+CONNECTS, BUSY = "while connecting to upstream", "Resource temporarily unavailable"
 REFUSED = f"connect() failed (111: Connection refused) {CONNECTS}"
 HEAD = "while reading response header from upstream"
 CHUNKED = "upstream sent invalid chunked response"
@@ -124,8 +129,8 @@ def log(tmp_path):
         ("111)Connection refused: AH00957", "127.0.0.1:3031 (*)", "refused", ":3031", "Connection refused"),
         (REFUSED, "uwsgi://10.231.77.2:3031", "refused", "", "Connection refused"),
         (REFUSED, "uwsgi://unix:/old/a.sock:", "refused", "", "Connection refused"),
-        # A full queue is counted elsewhere; a warning, and what is about other addresses, say nothing.
-        ("connect() failed (11: Resource temporarily unavailable) while connecting to upstream", OURS, "", "", ""),
+        (f"connect() failed (11: {BUSY}) while connecting to upstream", OURS, "busy", "a.sock", BUSY),
+        # A warning, and what is about other addresses, say nothing.
         ("upstream sent too big header", "uwsgi://unix:/run/b.sock:", "", "", ""),
         (REFUSED, "uwsgi://10.231.77.2:80", "", "", ""),
         ("[warn] an upstream response is buffered to a temporary file /t/01 while reading upstream", OURS, "", "", ""),
@@ -140,7 +145,7 @@ def test_a_line_of_a_log(line, to, cause, name, reason, monkeypatch):
     line = (APACHE if "AH0" in line else NGINX).format(line, to)
     line = line.replace("[error]", "[warn]").replace("962 [warn] ", "962 ") if "[warn]" in line else line
     monkeypatch.setattr(web_servers, "_read_logs", lambda *_: [("nginx", "/e", f"x\n{line}\n{line}\n".encode())])
-    found = find_errors(SOCKETS[:2], (), 0, False)
+    found = find_errors(SOCKETS[:2], (), 0, ())
     expected = [(cause, name, reason, 2)] if cause else []
     assert [(each.cause, each.name, each.reason, each.number) for each in found] == expected
     assert all(each.name or each.address in ("/old/a.sock", "10.231.77.2:3031") for each in found)
@@ -158,7 +163,7 @@ def test_a_line_of_a_log(line, to, cause, name, reason, monkeypatch):
 def test_uploads_that_nginx_cannot_store(path, number, leads, found, monkeypatch):
     line = NGINX.partition(", upstream")[0].format(f'open() "{path}" failed ({number}: {DENIED})')
     monkeypatch.setattr(web_servers, "_read_logs", lambda *_: [("nginx", "/e", line.encode())])
-    errors = find_errors(SOCKETS[:2], (), 0, leads)
+    errors = find_errors(SOCKETS[:2], (), 0, LINES * leads)
     assert [(each.cause, each.name, each.reason, each.number) for each in errors] == found
 
 
@@ -182,7 +187,7 @@ FULL = "worker_connections are not enough"
 def test_what_nginx_says_of_all_its_clients(said, cause, leads, monkeypatch):
     line = f"2026/12/01 01:06:36 {said}\n"
     monkeypatch.setattr(web_servers, "_read_logs", lambda *_: [("nginx", "/e", 3 * line.encode())])
-    found = find_errors(SOCKETS[:2], (), 0, leads)
+    found = find_errors(SOCKETS[:2], (), 0, LINES * leads)
     reason, known = "no resolver defined to" * (cause == "any"), (leads or cause == "any") and bool(cause)
     expected = [(cause, "a.sock", reason, 3)] * known
     assert [(each.cause, each.name, each.reason, each.number) for each in found] == expected
@@ -197,8 +202,10 @@ def test_servers_that_nginx_takes_for_down(monkeypatch):
     ]
     logs = [("nginx", "/e", "\n".join(lines).encode()), ("nginx", "/other", "\n".join(lines[1:]).encode())]
     monkeypatch.setattr(web_servers, "_read_logs", lambda *_: logs)
-    found = [(each.cause, each.name, each.log, each.number) for each in find_errors(SOCKETS[:2], (), 0, False)]
+    found = [(each.cause, each.name, each.log, each.number) for each in find_errors(SOCKETS[:2], (), 0, ())]
     assert found == [("none_alive", "a.sock", "/e", 9), ("timed_out", "a.sock", "/e", 1)]
+    of_group = [(each.cause, each.log, each.number) for each in find_errors(SOCKETS[:2], (), 0, LINES)]
+    assert of_group[:2] == [("none_alive", "/e", 9), ("none_alive", "/other", 9)]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="root alone starts a web server whose word counts")
@@ -209,11 +216,11 @@ def test_what_is_read_of_a_log(log):
     def look(written: str) -> list[int]:
         log.write(written)
         log.flush()
-        return [each.number for each in find_errors(SOCKETS[:2], (os.getpid(), os.getpid()), os.getpid(), False)]
+        return [each.number for each in find_errors(SOCKETS[:2], (os.getpid(), os.getpid()), os.getpid(), ())]
 
     assert look(line * 3) == []
     assert look(line * 2) == [2]
     log.seek(0)
     log.truncate()
     assert look(line) == [1]
-    assert find_errors(SOCKETS[:2], (10**9, 2), os.getpid(), True) == ()
+    assert find_errors(SOCKETS[:2], (10**9, 2), os.getpid(), LINES) == ()

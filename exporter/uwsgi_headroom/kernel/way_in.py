@@ -111,13 +111,15 @@ def read_ways(
     paths = {way.name: way.path for way in ways}
     named = tuple([(name, paths.get(name, name), protocol) for name, protocol in sockets])
     lines = reads_files > 0 and find_lines(named, tuple(filter(_is_trusted, find_web_servers())))
-    errors = reads_files > 1 and find_errors(named, find_web_servers(), master_pid, bool(lines))
+    errors = reads_files > 1 and find_errors(named, find_web_servers(), master_pid, lines or ())
     lost = {way.name for way in ways if way.state in ("gone", "replaced")}
     names = [name for name, _ in sockets if name not in lost]
     listening = ask_in_network_of(master_pid, partial(name_listening, None)) if reads_files else {}
     sharers = tuple(_find_sharers(master_pid, names, held, listening)) if listening else ()
-    ports = {_key(name) for name in listening.values() if is_tcp(name)}
-    dead = [each for each in routed_to if ports and _is_dead(master_pid, each, ports)]
+    ports, program = [name for name in names if reads_files and is_tcp(name)], procfs.read_name(master_pid)
+    sharers += ask_in_network_of(master_pid, lambda: tuple(_find_left({*map(_key, ports)}, held, program)))
+    every = {_key(name) for name in listening.values() if is_tcp(name)}
+    dead = [each for each in routed_to if every and _is_dead(master_pid, each, every)]
     keepers = tuple(_find_keepers(master_pid, *served, held))
     return WaysIn(tuple(ways), came, lines or (), errors or (), sharers, tuple(dead), keepers)
 
@@ -231,6 +233,20 @@ def _find_sharers(
                     is_stopped, is_older = stat.state in "Tt", start < own_start
                     yield Sharer(name, leader, max(start, own_start), kind, is_stopped, is_older)
     yield from [fork._replace(number=len({each.pid for each in forks})) for fork in forks[-1:]]
+
+
+def _find_left(ports: Collection[str], held: frozenset[int], program: str) -> Iterator[Sharer]:
+    """Sockets of these ports, in this thread's network, where connections wait, and no process of this program does:
+    one of another program has inherited them, with their epoll sets, from an earlier uWSGI with `reuse-port`."""
+    for each in sock_diag.list_listeners("inet", seconds=_SEARCH_SECONDS * len(ports)):
+        if _key(each.name) in ports and each.queue and each.inode not in held:
+            holders = dict[int, str]()
+            for pid in procfs.list_processes(_SEARCH_SECONDS):
+                with suppress(OSError):
+                    if f"socket:[{each.inode}]" in dict(procfs.list_descriptors(pid, _MOST_DESCRIPTORS)).values():
+                        holders[pid] = procfs.read_name(pid)
+            if holders and program not in holders.values():
+                yield Sharer(each.name, min(holders), 0.0, "left", number=each.queue)
 
 
 def _is_forked(pid: int, parent: int, master_pid: int, inode: int) -> bool:

@@ -52,6 +52,7 @@ _UNBUFFERED = re.compile(rb"^[^#\n]*?\b((?:uwsgi|proxy)_buffering)\s+off\s*;", r
 _OWN = re.compile(rb"(?:^|[{;])\s*uwsgi_param\s", re.MULTILINE)
 _COMPLETE = re.compile(rb"\binclude\b|\bREQUEST_METHOD\b")
 _DIRECTIVE = re.compile(rb"[A-Za-z_]{3,40}")  # a file that is none of a web server's may have secrets in this place
+_GROUP = re.compile(rb"\bupstream\s+([\w.-]{1,99})\s*\{[^{}]*\Z")
 _HERE = r"(?:127\.0\.0\.1|localhost|\[::1\])"
 
 
@@ -69,7 +70,8 @@ def find_lines(sockets: tuple[tuple[str, str, str], ...], web_servers: tuple[int
                 words = _ENDS.split(before)[-1].split()
                 if words and _DIRECTIVE.fullmatch(words[0]) and b"#" not in before:
                     number = text.count(b"\n", 0, begin) + 1
-                    found.append(WebLine(name, path, number, words[0].decode(), protocol))
+                    group = b"".join(_GROUP.findall(text[: match.start()])).decode()
+                    found.append(WebLine(name, path, number, words[0].decode(), protocol, group))
                     if words[0] == b"uwsgi_pass" and _lacks_parameters(text, match.start()):
                         found.append(WebLine("", path, number, "uwsgi_param", ""))
         if found and found[-1].path == path and (off := _UNBUFFERED.search(text)):
@@ -136,7 +138,7 @@ _CAUSE = re.compile(
     rb"|(?P<not_buffered>(?:\((?:13|28): [^)]*\)|has written only \d+ of \d+) while reading upstream)"
     rb"|(?P<unread>\((?:104|32): [^)]*\) while (?:reading|sending request to)\b.* upstream)"
     rb'|(?P<no_file>^open\(\) "[^"]{1,400}" failed \(\d+: [^)]*\)$)'
-    rb"|(?P<refused>\((?!11:)\d+: [^)]*\) while connecting to upstream|^\(\d+\))"
+    rb"|(?P<refused>\((?!11:)\d+: [^)]*\) while connecting to upstream|^\(\d+\))|(?P<busy>\(11: [^)]*\) while conn)"
 )
 _ERRORS = (b"error", b"crit", b"alert", b"emerg")
 _OTHER = re.compile(rb"(?P<other>SSL_do_handshake\(\) failed|[A-Za-z][A-Za-z .,/-]{9,79}?(?= while |[^A-Za-z .,/-]|$))")
@@ -162,16 +164,16 @@ _NUMBER, _ADDRESS = re.compile(rb"\((\d+)\b"), re.compile(r"(?:\w+://)?(?:unix:)
 
 
 def find_errors(
-    sockets: Sequence[tuple[str, str, str]], web_servers: Sequence[int], master_pid: int, leads: bool
+    sockets: Sequence[tuple[str, str, str]], web_servers: Sequence[int], master_pid: int, lines: Sequence[WebLine]
 ) -> tuple[WebError, ...]:
     """What the logs of those in the PID namespace of a uWSGI say of its sockets, and of addresses with the port or the
-    file name of one. sockets: name, address and protocol of each; web_servers: processes; leads: whether a web server
-    leads clients to one, so that what it says of all clients is about this uWSGI, too."""
+    file name of one. sockets: name, address and protocol of each; web_servers: processes; lines: which lead to one, so
+    that what a web server says of all clients is about this uWSGI, too."""
     ours = [(name, compile_address(address)) for name, address, _ in sockets]
     ends = {address.rpartition(":" if is_tcp(address) else "/")[2] for _, address, _ in sockets}
-    found = Counter[tuple[Any, ...]]()
+    found, groups = Counter[tuple[Any, ...]](), {each.group: each.name for each in lines}
     for program, log, text in _read_logs(web_servers, master_pid):
-        for line in _OF_ALL.finditer(text * leads):
+        for line in _OF_ALL.finditer(text * bool(lines)):
             reason = os.strerror(int(line["uploads"])) if line["uploads"] else ""
             found[sockets[0][0], "", program, line.lastgroup, reason, log] += 1
         for words, count in Counter(_ANY.findall(text)).most_common(1):
@@ -184,7 +186,7 @@ def find_errors(
             name = next((name for name, pattern in ours if pattern.search(b"unix:%s " % there)), "")
             address = _ADDRESS.findall(os.fsdecode(there))[0]
             is_group = cause is not None and cause.lastgroup == "none_alive"  # such a line names a group of servers
-            last = name = (name, last)[is_group]
+            last = name = (name, groups.get(address, last))[is_group]
             if cause and (name or (cause.lastgroup == "refused" and re.split("[:/]", address)[-1] in ends)):
                 reason = os.strerror(int(number[1])) if number else cause.groupdict().get("other", b"").decode()
                 found[name, address, program, cause.lastgroup, reason, log] += 1

@@ -242,7 +242,7 @@ def _fields(record: Struct | tuple[object, ...]) -> dict[str, Any]:
 
 
 _HAS_ROOM = re.compile(r"\s*\((?:check first that|\d[\d,]* more workers? of)\b[^()]*\)")
-_ENDS = re.compile(r"(?:(?<=\.)\s+(?=[A-Z`])|;)(?=(?:[^`]*`[^`]*`)*[^`]*$)")
+_ENDS = re.compile(r"(?:(?<=\.)\s+(?=[A-Z`]|uWSGI)|;)(?=(?:[^`]*`[^`]*`)*[^`]*$)")
 
 
 def say_settings(settings: Sequence[tuple[str, int]]) -> str:

@@ -111,10 +111,11 @@ PROTOCOL_DIFFERS = Kind(
 )
 ROUTER_CLOSES = replace(
     PROTOCOL_DIFFERS,
-    title="uWSGI's http router closes connections, and the workers get no request.",
+    title="uWSGI's http router closes connections, and the workers get no request from them.",
     meaning="Clients get no response. With `http-subscription-server`, the router knows only the host names that "
     "`subscribe-to` names. It closes what is not HTTP, too, as TLS.",
     act="Compare the clients' host name with the key in `subscribe-to`. Check `http-to` too.",
+    then="If other requests come, lower `subscribe-freq` below the router's `subscription-tolerance` (17 s).",
 )
 ROUTER_CLOSED = 50
 """In a minute. Browsers open connections in advance, which a router closes in the end, as it does idle ones."""

@@ -100,6 +100,16 @@ FORKED = replace(
     act="Let the application start programs by `subprocess`, and end a forked child by `os._exit`.",
 )
 
+LEFT = replace(
+    FORKED,
+    code="socket_shared",
+    title="A part of the connections to uWSGI's port waits where nobody accepts it.",
+    evidence="{process} holds an older socket of {place}, and {others:connection} {others:waits|wait} there.",
+    meaning="A program that an earlier uWSGI started has inherited its socket. With `reuse-port`, the kernel gives it "
+    "a part of all connections.",
+    act="End {process}, and set `close-on-exec2 = true`.",
+)
+
 KEPT_OPEN = replace(
     FORKED,
     code="connections_inherited",
@@ -216,10 +226,11 @@ CANNOT_CONNECT = replace(
     severity="critical or info",
     title="The web server ({program}) cannot connect to uWSGI's socket: {reason}.",
     meaning="Clients get status 502 or 503, and no request comes.",
-    act="[missing? Move the socket to a directory that uWSGI and {program} both see, such as one below /run.]"
-    "[not missing? Compare the socket's address and mode with the configuration of {program}.]",
-    then="[missing? With `PrivateTmp`, each service has its own /tmp.][not missing? If both are right, a security "
-    "module such as SELinux or a firewall may refuse it.]",
+    act="[abstract? Give uWSGI's `socket` a path: {program} knows no abstract ones.]"
+    "[not abstract, missing? Move the socket to a directory that uWSGI and {program} both see, such as in /run.]"
+    "[not abstract, not missing? Compare the socket's address and mode with the configuration of {program}.]",
+    then="[not abstract, missing? With `PrivateTmp`, each service has its own /tmp.][not missing? If both are right, a "
+    "security module such as SELinux or a firewall may refuse it.]",
     keeps_out=True,
 )
 ELSEWHERE = replace(
@@ -309,7 +320,7 @@ def find(figures: Figures) -> Iterator[Finding]:
     yield from [_share(figures, each) for each in ways.sharers]
     yield from [KEPT_OPEN.found(figures, each) for each in ways.keepers]
     yield from list(_mismatch(figures, ways.lines))[:1] * none
-    by_row = {(each.cause, bool(each.name)): each for each in reversed(ways.errors)}
+    by_row = {(each.cause, bool(each.name)): each for each in reversed(ways.errors) if each.cause != "busy"}
     yield from [_describe(figures, each) for each in by_row.values() if not _is_said(figures, each)]
 
 
@@ -327,7 +338,9 @@ def _is_said(figures: Figures, error: WebError) -> bool:
             lost = any(worker.lost for worker in figures.window.workers)
             return lost or (error.cause == "closed" and error.name not in (server.setup.options.http or ()))
         case "timed_out":
-            return figures.flow.waiting not in (None, "none") or any(each.cause == "none_alive" for each in ways.errors)
+            elsewhere = any(each.socket == "left" or figures.none_came for each in ways.sharers)
+            elsewhere = elsewhere or (refused and figures.none_came) or figures.flow.waiting not in (None, "none")
+            return elsewhere or any(each.cause == "none_alive" for each in ways.errors)
         case "unread":
             is_rejected = any(BY_CODE[code].role == "rejected" for code in server.messages)
             return is_rejected or not figures.flow.completed or bool(server.setup.options.post_buffering)
@@ -342,6 +355,7 @@ def _describe(figures: Figures, error: WebError) -> Finding:
         "log": Private(error.log, "a file"),
         "read": bool(figures.server.log and not figures.server.log.off),
         "missing": error.reason == os.strerror(errno.ENOENT),
+        "abstract": error.name.startswith("@"),
         "path": error.address.startswith("/"),
         "address": Private(error.address, "not one of uWSGI's"),
         "own": Private([paths.get(name, name) for name in figures.server.queues], "other ones"),
@@ -354,7 +368,7 @@ def _replaced(figures: Figures, way: Way, facts: Facts, *, is_named: bool) -> Fi
     """Another program than uWSGI is no deploy, and neither is a socket on which nobody listens."""
     rival, age = way.rival, max(0.0, (figures.server.time or way.since) - way.since)
     is_other = rival is not None and "uwsgi" not in rival.name
-    is_sure = way.nobody or is_other or age >= REPLACED_SECONDS
+    is_sure = way.nobody or is_other or age >= REPLACED_SECONDS or _is_felt(figures, way.name)
     is_lost = figures.none_came and ((way.nobody and is_named) or bool(is_other and rival and rival.serves))
     return REPLACED.found(
         figures,
@@ -402,7 +416,14 @@ def _share(figures: Figures, sharer: Sharer) -> Finding:
     if sharer.socket == "fork":
         ids = [each.worker_id for each in figures.server.workers if each.local_pid == sharer.parent]
         return FORKED.found(figures, facts, worker=sum(ids) or None, others=sharer.number - 1 or None)
-    return SHARED.found(figures, facts, worse=is_stopped or is_sure)
+    if sharer.socket == "left":
+        return LEFT.found(figures, facts, others=sharer.number)
+    return SHARED.found(figures, facts, worse=is_stopped or is_sure or _is_felt(figures, sharer.name))
+
+
+def _is_felt(figures: Figures, name: str) -> bool:
+    """Whether no request comes, while a web server fails at a socket of this name."""
+    return figures.none_came and any(each.name == name for each in figures.server.ways_in.errors)
 
 
 def _mismatch(figures: Figures, lines: Sequence[WebLine]) -> Iterator[Finding]:
