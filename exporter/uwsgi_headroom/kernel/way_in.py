@@ -116,8 +116,8 @@ def read_ways(
     names = [name for name, _ in sockets if name not in lost]
     listening = ask_in_network_of(master_pid, partial(name_listening, None)) if reads_files else {}
     sharers = tuple(_find_sharers(master_pid, names, held, listening)) if listening else ()
-    ports, program = [name for name in names if reads_files and is_tcp(name)], procfs.read_name(master_pid)
-    sharers += ask_in_network_of(master_pid, lambda: tuple(_find_left({*map(_key, ports)}, held, program)))
+    program, seconds = procfs.read_name(master_pid), _SEARCH_SECONDS * bool(reads_files)
+    sharers += ask_in_network_of(master_pid, lambda: tuple(_find_left(held, program, seconds)))
     every = {_key(name) for name in listening.values() if is_tcp(name)}
     dead = [each for each in routed_to if every and _is_dead(master_pid, each, every)]
     keepers = tuple(_find_keepers(master_pid, *served, held))
@@ -235,18 +235,19 @@ def _find_sharers(
     yield from [fork._replace(number=len({each.pid for each in forks})) for fork in forks[-1:]]
 
 
-def _find_left(ports: Collection[str], held: frozenset[int], program: str) -> Iterator[Sharer]:
-    """Sockets of these ports, in this thread's network, where connections wait, and no process of this program does:
-    one of another program has inherited them, with their epoll sets, from an earlier uWSGI with `reuse-port`."""
-    for each in sock_diag.list_listeners("inet", seconds=_SEARCH_SECONDS * len(ports)):
-        if _key(each.name) in ports and each.queue and each.inode not in held:
-            holders = dict[int, str]()
-            for pid in procfs.list_processes(_SEARCH_SECONDS):
-                with suppress(OSError):
-                    if f"socket:[{each.inode}]" in dict(procfs.list_descriptors(pid, _MOST_DESCRIPTORS)).values():
-                        holders[pid] = procfs.read_name(pid)
-            if holders and program not in holders.values():
-                yield Sharer(each.name, min(holders), 0.0, "left", number=each.queue)
+def _find_left(held: frozenset[int], program: str, seconds: float) -> Iterator[Sharer]:
+    """Sockets of the same addresses as these, in this thread's network, where connections wait, and no process of this
+    program does: another has inherited them, with their epoll sets, from an earlier uWSGI with `reuse-port`."""
+    listeners = sock_diag.list_listeners("inet", seconds=seconds)
+    own = {each.name for each in listeners if each.inode in held}
+    for each in [each for each in listeners if each.name in own and each.queue and each.inode not in held]:
+        holders = dict[int, str]()
+        for pid in procfs.list_processes(_SEARCH_SECONDS):
+            with suppress(OSError):
+                if f"socket:[{each.inode}]" in dict(procfs.list_descriptors(pid, _MOST_DESCRIPTORS)).values():
+                    holders[pid] = procfs.read_name(pid)
+        if holders and program not in holders.values():
+            yield Sharer(each.name, min(holders), 0.0, "left", number=each.queue)
 
 
 def _is_forked(pid: int, parent: int, master_pid: int, inode: int) -> bool:
