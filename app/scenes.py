@@ -134,7 +134,7 @@ SCENES = (
     ),
     Scene(
         "reload",
-        "reloads in operation: the whole server, then worker by worker",
+        "live reloads: the whole server, then worker by worker",
         "20 s after the start all workers are replaced at once, 40 s later one after the other,\n"
         "and so on. OK on the page, which names the reload. No request is lost.",
         cores=0.5,

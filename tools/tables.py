@@ -38,7 +38,7 @@ RUNBOOK_OF_ALERT = {
     "UwsgiHeadroomForecast": "UwsgiHeadroomLow",
     "UwsgiExporterDown": "UwsgiNotJudged",
 }
-"""By an alert: its runbook, where that has another name; empty where each finding has its own."""
+"""The runbook of an alert, if it has another name; empty where each finding has its own."""
 SUMMARIES = {
     "UwsgiUsersHurt": "The exporter's judge finds that users are hurt now. The alert says what, why and what to do.",
     "UwsgiWillHurt": "The exporter's judge finds what hurts some users, or soon will.",
@@ -66,7 +66,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
 
 
 def alerts() -> Iterator[str]:
-    """The alerts, the most severe first; one row for each name, with the summary of its runbook."""
+    """The alerts, the most severe first: a row for each name, with its runbook's summary."""
     order = ("critical", "warning", "info")
     rules = [rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]]
     by_name: dict[str, list[str]] = {}
@@ -76,8 +76,8 @@ def alerts() -> Iterator[str]:
     for name, severities in by_name.items():
         named = [severity for severity in order if any(severity in text for text in severities)]
         book = RUNBOOK_OF_ALERT.get(name, name)
-        summary = SUMMARIES.get(name) or (RUNBOOK_FOLDER / f"{book}.md").read_text().split("\n\n")[1]
-        rows.append((f"[{name}](../alerts/runbooks/{book}.md)" if book else name, " or ".join(named), summary))
+        when = SUMMARIES.get(name) or (RUNBOOK_FOLDER / f"{book}.md").read_text().split("\n\n")[1]
+        rows.append((f"[{name}]({f'../alerts/runbooks/{book}' if book else 'findings'}.md)", " or ".join(named), when))
     yield from table(("alert", "severity", "when"), sorted(rows, key=lambda row: order.index(row[1].split(" or ")[0])))
 
 
@@ -119,8 +119,8 @@ def log_messages() -> Iterator[str]:
     proofs = {
         "pid_gone": "the process is gone",
         "cache_full": "more refused items",
-        "uncalled": "more uncalled requests",
-        "request_line": "PID, counters and bytes fit",
+        "uncalled": "counted, application not called",
+        "request_line": "PID, counters and bytes match",
         "queue_full": "a queue is at its limit",
         "no_application": "a worker has no application",
     }
@@ -140,7 +140,7 @@ def log_messages() -> Iterator[str]:
                 yield f"* `{message.code}`: {message.says.format(**for_people)}{proof}"
         yield ""
     events = ", ".join(f"`{message.code}`" for message in MESSAGES if message.role == "event")
-    yield from wrap(f"Events without a finding: {events}.", 120)
+    yield from wrap(f"Without a finding: {events}.", 120)
 
 
 def event_causes() -> Iterator[str]:

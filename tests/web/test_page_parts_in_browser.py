@@ -229,7 +229,7 @@ def test_the_exporter_is_gone(page, state):
         ),
         ({"factor": None, "other": {}}, ["not known", ": a limit"], ["?", "headroom: a limit"], False),
         ({"factor": None}, ["not known"], None, False),
-        ({"factor": 1.08}, ["1.1x"], ["1.1x", "headroom"], True),
+        ({"factor": 1.14}, ["1.1x"], ["1.1x", "headroom"], True),
         ({"factor": 1.04}, ["1.0x"], ["no", "headroom left"], True),
         ({"factor": 1.5, "usable": 0.9}, ["1.5x"], ["no", "headroom left"], True),
         ({"factor": 3.2, "usable": 1.0, "status": "ok"}, ["3.2x"], ["3.2x", "headroom"], False),

@@ -184,8 +184,7 @@ OWN_THREADS_COMPUTE = Reason(
 )
 
 UNREACHABLE = (
-    "`map-socket` gives workers sockets of their own: a free thread cannot take a request from the socket of another "
-    "worker."
+    "`map-socket` gives a socket its own workers: a free thread of another worker cannot take a request from it."
 )
 """What such sockets mean."""
 

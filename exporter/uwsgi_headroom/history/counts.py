@@ -112,8 +112,8 @@ class WorkerCounts(Struct):
         Quantity("time", WAIT_TICKS, "reported").shown(
             "uwsgi_worker_loop_held_seconds_total",
             "Time in which one call held the event loop of a worker with coroutines (gevent and the like), from "
-            "samples: the call blocked, or computed for a second or more, and no other request of the worker went on. "
-            "Absent for workers without coroutines, and where uwsgi_wait_thread_seconds_total is absent.",
+            "samples: the call blocked, or computed for a second or more, and no other request of the worker made "
+            "progress. Absent for workers without coroutines, and where uwsgi_wait_thread_seconds_total is absent.",
         ),
     ] = None
     process_threads: Annotated[int | None, _LEVEL] = None
@@ -176,7 +176,7 @@ class ServerCounts(Struct):
         int | None,
         _REPORTED.shown(
             "uwsgi_tcp_connections_total",
-            "TCP connections that clients made to a server whose requests are not counted. Absent unless its socket is "
+            "TCP connections that clients made to a server whose stats cannot be read. Absent unless its socket is "
             "the only one in its network namespace at which a program listens for TCP.",
         ),
     ] = None

@@ -40,12 +40,12 @@ RESIDENT: Rows[Slot] = {
 
 PROCESSES: Rows[ObservedServer] = {
     "uwsgi_largest_worker_threads": (
-        "Threads of the worker process that has the most, those that serve no request included.",
+        "Threads of the worker process that has the most, including those that serve no request.",
         lambda server: max([each.threads for each in server.processes if each.threads], default=None),
     ),
     "uwsgi_task_limit_ratio": (
-        "How much of a cgroup's limit of processes and threads (`pids.max`) is in use, for that cgroup of the server "
-        "which has the fewest left; at 1, no thread can be started. Absent without a limit.",
+        "How much of a cgroup's limit of processes and threads (`pids.max`) is in use, in the server's cgroup "
+        "with the fewest left; at 1, no thread can be started. Absent without a limit.",
         lambda server: tasks.used / tasks.most if (tasks := server.record.tasks) else None,
     ),
     "uwsgi_open_fds_limit": (
@@ -59,8 +59,8 @@ each_role = each_part(each_server, "kind", lambda server: [(use.role, use) for u
 
 ROLE: Rows[RoleUse] = {
     "uwsgi_process_cpu_seconds_total": (
-        "CPU time of uWSGI's processes that are no workers, by kind (master, mule, spooler, router, cron, daemon; "
-        "other if it cannot be seen which), since the exporter first saw them.",
+        "CPU time of uWSGI's processes that are not workers, by kind (master, mule, spooler, router, cron, daemon; "
+        "other if the kind is unknown), since the exporter first saw them.",
         lambda use: use.cpu_seconds,
     ),
     "uwsgi_process_resident_memory_bytes": (
@@ -138,7 +138,7 @@ each_socket = each_part(each_server, "socket", lambda server: server.reading.lis
 
 SOCKET: Rows[Backlog] = {
     "uwsgi_socket_queue_length": (
-        "Connections waiting in the listen queue, from the kernel; if the kernel cannot be asked, uWSGI's own figure "
+        "Connections waiting in the listen queue, from the kernel; if the kernel's figure is unknown, uWSGI's own "
         "for TCP sockets, which is up to a second old.",
         lambda backlog: backlog.queue,
     ),

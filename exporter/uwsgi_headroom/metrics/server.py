@@ -140,7 +140,7 @@ def _shorten(text: str) -> str:
 
 ALERT: Rows[Held] = {
     "uwsgi_finding_since_time_seconds": (
-        "Since when a finding that needs action holds, in epoch seconds: at most five of a server, the worst first. "
+        "When a finding that needs action began, in epoch seconds: at most five per server, the worst first. "
         "urgency: page or ticket. title, act and evidence are sentences, fixed while it is a page; worker_id is "
         "set if it is about one worker.",
         lambda held: held.since,

@@ -146,7 +146,7 @@ CHEAPER_STARTS_SLOWLY = Kind(
     title="Cheaper mode starts workers too late: the application takes a long time to load.",
     evidence="In the last {observed:duration}, workers loaded the application for {seconds:duration}"
     ", and all threads were busy for {full:percent} of the time[wait? ; {wait}].",
-    meaning="Cheaper mode spawns another worker only when the last one has loaded the application: requests wait.",
+    meaning="Cheaper mode spawns a worker only when the last one has loaded the application; meanwhile, requests wait.",
     act="Raise `cheaper`[initial?  and `cheaper-initial`][count?  to {count}], or turn cheaper mode off.",
     then=FORK,
     clause="cheaper mode starts workers too late, and the application takes a long time to load",
@@ -162,7 +162,7 @@ HANDLERS_OCCUPY = Kind(
     "{threads:thread}[wait? ; {wait}].",
     meaning="uWSGI runs each handler in a free worker, unless it has another target, and its thread takes no request.",
     act="Let a mule run the handlers: set `mules = 1`, and add `target='mule'` to their decorators.",
-    then="An example is `@timer(60, target='mule')`. Alternatively, make the handlers shorter.",
+    then="An example is `@timer(60, target='mule')`. Or make the handlers shorter.",
     clause="timers or cron jobs of the application occupy workers",
     runbook="UwsgiQueueWaitHigh",
     limits="waits",
@@ -261,8 +261,8 @@ MASTER_SILENT = Kind(
     title="uWSGI's master does not answer[changes? ; requests are served].",
     evidence="The stats have not answered since {since}[why? : {why}].[changes?  Threads became idle or busy "
     "{changes:times} in the last minute.]",
-    meaning="Until it goes on, uWSGI replaces no worker that ends, ends no stuck request, and does not reload. Figures "
-    "are the kernel's: requests are not counted.",
+    meaning="Until it continues, uWSGI replaces no worker that ends, ends no stuck request, and does not reload. "
+    "Figures are the kernel's: requests are not counted.",
     act="[is_stopped? Resume the master: {resume}.]"
     "[not is_stopped? Find what holds the master: read {wchan}, and the end of uWSGI's log.]",
     then="[not is_stopped? A reload is not possible while it hangs: plan a restart.]",

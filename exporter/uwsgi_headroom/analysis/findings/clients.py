@@ -110,8 +110,8 @@ GIVEN_UP = replace(
     LEFT_EARLY,
     title="Requests take longer than uWSGI's `http` router waits for them (`http-timeout`).",
     evidence="At least {number}[counted?  of {requests:request} ({part:fine_percent})] took longer than {patience} s.",
-    meaning="The router then closes the connection: the client gets no response, and the worker goes on for nobody. "
-    "Only a response that is sent in parts goes on.",
+    meaning="The router then closes the connection: the client gets no response, and the worker works in vain. A "
+    "response sent in parts is not cut off.",
     act="[warning? Raise `http-timeout` ({patience}) above the time of the longest request, or make it shorter.]",
     then="",
 )
@@ -148,8 +148,8 @@ RAISE = Kind(
     severity="warning",
     title="Requests raise exceptions that the application does not catch.",
     evidence="{number} of {requests:request} ({part:fine_percent}) raised an exception.",
-    meaning="uWSGI counts each exception that the application does not catch.[uncounted?  uWSGI also counts an "
-    "exception for each client that disconnects before it has the whole response.]",
+    meaning="uWSGI counts each exception that the application does not catch.[uncounted?  It also counts one "
+    "for each client that disconnects before it has the whole response.]",
     act="[place? Find the cause of {place}, the most frequent one.][not place? Check uWSGI's log for the tracebacks.]",
     then=LOG,
     runbook="UwsgiExceptionsHigh",
@@ -169,7 +169,7 @@ ASGI = replace(
     MOST_RAISE,
     title="The application is an ASGI application, which uWSGI cannot call.",
     act="Let uWSGI load the WSGI application of the project, as `wsgi:application` of Django.",
-    then="Without one (FastAPI, Starlette), run it by an ASGI server such as uvicorn.",
+    then="Without one (FastAPI, Starlette), run it under an ASGI server such as uvicorn.",
 )
 FEW_PARAMETERS = replace(
     MOST_RAISE,
@@ -215,7 +215,7 @@ NOT_FOUND = Kind(
     "application expects.",
     act="[routed? Find the rule of `route` that ends these requests.]"
     "[not routed, bad? Find out what the application refuses: a host name, or a request body without a length.]"
-    "[not routed, many? Check by which address its rate limiter knows clients: behind a proxy, all may be one.]"
+    "[not routed, many? Check which address its rate limiter takes for the client: behind a proxy, all may share one.]"
     "[not routed, unauthorized? Check that credentials reach the application: proxies drop some headers.]"
     "[not routed, paths? Compare the paths in uWSGI's log with the application's, and with `mount`, `static-map`.]",
     then="[not routed, bad? With Django, `ALLOWED_HOSTS` has the host names.]",

@@ -96,8 +96,8 @@ QUOTA_STOPS = Kind(
     evidence="The quota stopped the workers in {part:percent} of its periods ({throttled} of {periods}); they use "
     "{used:cpu} of {quota:cpus}[cpu_wait? ; requests wait for a CPU for {cpu_wait:percent} of their time]"
     "[wait? ; {wait}].",
-    meaning="A quota allows a certain CPU time in each period (0.1 s by default). Then all processes that share it "
-    "stop until the next one, even if CPUs are idle. More threads or processes would use it up sooner.",
+    meaning="A quota allows a certain CPU time per period (0.1 s by default). Once it is used up, all processes that "
+    "share it stop until the next period, even if CPUs are idle. More threads or processes would use it up sooner.",
     act="Raise the CPU quota[cgroup?  of the cgroup {cgroup}] from {quota:cpus}[most?  to {most:cpus}].",
     then="The quota is CPUQuota of a unit, --cpus of Docker, resources.limits.cpu of a pod.",
     clause="they wait for their CPU quota",

@@ -86,7 +86,7 @@ ONE_SLOW = replace(
     title="Requests of worker {slow} take much longer than requests of other workers.",
     evidence=SHARE
     + ". Requests of worker {slow} take {times:factor} as long: {its:duration}, against {rest:duration}.",
-    meaning="Either it served other kinds of requests, or something makes them wait, as a lock or a broken connection.",
+    meaning="Either it served other kinds of requests, or something slows them, such as a lock or a broken connection.",
     act="Run {calls} to see what the requests of worker {slow} wait for.",
 )
 ONE_FAST = replace(

@@ -144,7 +144,7 @@ NO_END = Kind(
 )
 HANG = replace(
     NO_END,
-    title="Requests hang at a lock, while others pass.",
+    title="Requests hang at a lock, while others are completed.",
     evidence="On average, {waiting:mean} of {busy:mean} busy threads ({share:percent}) wait for a lock, and nearly all "
     "of this time is that of requests that were not completed.",
     meaning="What they wait for is kept by a long request, in a deadlock, by code that never releases it, or at the "
@@ -152,7 +152,7 @@ HANG = replace(
     act="Run {calls}: a thread in `_shutdown` of threading.py has called `sys.exit()`.",
     then="Return an error instead, and end a worker only from outside. Otherwise, take locks in the same order "
     "everywhere, release them after an exception, too, and give each wait a timeout.",
-    clause="requests hang at a lock, while others pass",
+    clause="requests hang at a lock, while others are completed",
     limits="",
 )
 WAIT = replace(
@@ -173,7 +173,7 @@ LOST_AT_FORK = replace(
     severity="critical, warning or info",
     title="Requests most likely wait for a thread that exists only in uWSGI's master.",
     evidence=WAIT.evidence + " The workers have no other threads, and the master has {own} beside its first one.",
-    meaning="A thread that was started before uWSGI forked the workers, as by an import, does not exist in them.",
+    meaning="A thread started before uWSGI forked the workers, for example by an import, does not exist in them.",
     act="Set `lazy-apps`, or start the thread after the fork, in a function with `@postfork`.",
     then="If {calls} shows that requests wait for each other instead, take locks in the same order everywhere.",
     clause="requests most likely wait for a thread that exists only in uWSGI's master",
@@ -211,13 +211,13 @@ HELD_COMPUTING = replace(
     meaning="Python code gives the lock to another thread after 5 ms. A call into native code, such as a regular "
     "expression or the parser of a large document, keeps the lock until it ends.",
     act="Run {native} a few times to find the call that computes.",
-    then="Make this call shorter. More `processes` leave more of the requests unharmed, but only while CPUs are idle.",
+    then="Make this call shorter. With more `processes`, it delays fewer requests, but only while CPUs are idle.",
     clause="calls that compute hold the interpreter lock (GIL)",
 )
 HELD_BY_OWN_THREADS = replace(
     HELD_ASLEEP,
     title="Threads wait for the interpreter lock (GIL) while background threads compute.",
-    meaning="A thread that computes keeps the lock for another 5 ms, each time that a request needs it.",
+    meaning="Each time a request needs the lock, such a thread keeps it for another 5 ms.",
     act=OWN_THREADS_COMPUTE.act,
     then=OWN_THREADS_COMPUTE.then,
     clause=OWN_THREADS_COMPUTE.cause,

@@ -88,11 +88,11 @@ UNANSWERED = Kind(
 UNANSWERED_CALLS = replace(
     UNANSWERED,
     severity="warning",
-    title="The application sends no response: uWSGI closes its connections without a byte.",
+    title="The application sends no response: uWSGI closes its connections without sending a byte.",
     evidence="uWSGI called the application for at least {unanswered} of {requests:request} in the last "
     "{seconds:duration}, sent no byte, and counted no exception.",
     meaning="Clients get a closed connection, or status 502 from the web server.",
-    act="Find out why the application returns without a call of `start_response`.",
+    act="Find out why the application returns without calling `start_response`.",
     then=LOG,
     log=("traceback", "bad_response"),
     runbook="",
@@ -104,7 +104,7 @@ PROTOCOL_DIFFERS = Kind(
     severity="warning",
     title="uWSGI closes each connection without a request: clients may speak another protocol than its socket.",
     evidence="Since uWSGI last counted a request, it has closed {closed:TCP connection} by itself.",
-    meaning="A `socket` takes the uwsgi protocol alone, an `http-socket` HTTP alone. Others get no response.",
+    meaning="A `socket` speaks only the uwsgi protocol, an `http-socket` only HTTP. Other clients get no response.",
     act="Compare the protocols: `uwsgi_pass` of nginx needs `socket`, `proxy_pass` needs `http-socket`.",
     then=LOG,
     log=("http_on_uwsgi_socket", "tls_on_uwsgi_socket", "bad_http", "head_too_large"),
@@ -113,7 +113,7 @@ ROUTER_CLOSES = replace(
     PROTOCOL_DIFFERS,
     title="uWSGI's http router closes connections, and the workers get no request from them.",
     meaning="Clients get no response. With `http-subscription-server`, the router knows only the host names that "
-    "`subscribe-to` names. It closes what is not HTTP, too, as TLS.",
+    "`subscribe-to` names. It also closes what is not HTTP, such as TLS.",
     act="Compare the clients' host name with the key in `subscribe-to`. Check `http-to` too.",
     then="If other requests come, lower `subscribe-freq` below the router's `subscription-tolerance` (17 s).",
 )

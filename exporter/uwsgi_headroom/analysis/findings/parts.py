@@ -39,10 +39,10 @@ THREADS_OFF = Kind(
     code="threads_stand_still",
     role="harm",
     severity="warning",
-    title="Threads that the application started stand still: `enable-threads` is off.",
+    title="Threads that the application started hardly run: `enable-threads` is off.",
     evidence="While a worker is idle, {starved} of its threads {starved:waits|wait} for the interpreter lock (GIL).",
-    meaning="Without it (off by default before uWSGI 2.0.27), such threads run only while a request waits, if at all. "
-    "Libraries that report errors, metrics or traces then lose data, or report late.",
+    meaning="Without `enable-threads` (off by default before uWSGI 2.0.27), such threads run only while a request "
+    "waits, if at all. Libraries that report errors, metrics or traces then lose data, or report late.",
     act="Set `enable-threads`, and restart uWSGI.",
 )
 
@@ -53,8 +53,8 @@ CACHE_FULL = Kind(
     title="The {full:cache|caches} {names} {full:is|are} full.",
     evidence="In the last {seconds:duration}, [at_most? at most ]{cache_full:new item} found no room"
     "[items? ; {first} holds {items} of at most {most:item}].",
-    meaning="uWSGI does not store an item without room, and the application has to compute it again. With `purge_lru`, "
-    "it drops an old one instead. One with fewer items than `items` has most likely used up its blocks.",
+    meaning="If an item finds no room, uWSGI does not store it, and the application has to compute it again. With "
+    "`purge_lru`, it drops an old one instead. A full cache with fewer items than `items` probably has no free block.",
     act="Raise `items` of the cache (and `blocks`, if an item takes several blocks).",
     then="Alternatively, let items expire, or set `purge_lru=1`: uWSGI then drops the least recently used item.",
 )
@@ -84,7 +84,7 @@ SPOOLER_DIES = Kind(
     title="The spooler ends again and again, and uWSGI starts it again.",
     evidence="Processes of the spooler ended {times:times} in the last {seconds:duration}, and completed {done:task}."
     "[limit?  `spooler-harakiri` ends a task after {limit} s.]",
-    meaning="A task that ends its process stays in its directory, and the next process takes it again.",
+    meaning="A task that ends its process stays in its directory, and the next process picks it up again.",
     act="[limit? Raise `spooler-harakiri` ({limit}) above the duration of the longest task.]"
     "[not limit? Move the file of the task that the spooler took last out of its directory.]",
     then="uWSGI's log names it (`managing request`). Then find out why the task ends the process, or takes so long.",
@@ -98,7 +98,7 @@ VASSALS_THROTTLED = Kind(
     evidence="The emperor waits before it tries again to start {names}[longest? , for {longest:duration} at most]."
     "[said?  The emperor's log says that {said}.]",
     meaning="The application of a throttled vassal is down: the emperor waits longer and longer between its attempts "
-    "to start the vassal. {vassals:other vassal} {vassals:is|are} running.",
+    "to start it. {vassals:other vassal} {vassals:is|are} running.",
     act="[fix? {fix}][not fix? Check the emperor's log for the reason why a vassal exits when it starts.]",
     then="Correct the cause: the emperor then starts the vassal at its next attempt.",
     runbook="UwsgiVassalThrottled",
@@ -133,9 +133,9 @@ LARGE_DOCUMENT = Kind(
     severity="info",
     title="The stats document is larger than the buffer of a UNIX socket.",
     evidence="Its size is {kilobytes} kB; the buffer of a UNIX socket has room for {room} kB.",
-    meaning="While a client reads only a part of it, uWSGI's master waits, and neither restarts workers nor reloads.",
+    meaning="While a client reads only part of it, uWSGI's master waits, and neither restarts workers nor reloads.",
     act="Set `stats-minified` and `stats-no-metrics`.",
-    then="Alternatively, serve `stats` on 127.0.0.1: the buffer of a TCP socket holds 4 MB.",
+    then="Or serve `stats` on 127.0.0.1: the buffer of a TCP socket holds 4 MB.",
 )
 
 ROUTER_STOPPED = Kind(
@@ -157,7 +157,7 @@ ROUTER_FULL = Kind(
     code="router_full",
     role="limit",
     severity="warning",
-    title="uWSGI's router uses most of a CPU, which is all that a process of it can use.",
+    title="uWSGI's router uses most of a CPU, which is all that one process can use.",
     evidence="The router has {processes:process} and uses {cpus:cpu} CPUs.",
     meaning="It has one thread for all connections, with their TLS handshakes, so clients wait for it before a worker "
     "has their request. No figure of the workers shows that wait.",
@@ -172,8 +172,8 @@ ROUTER_OUT_OF_FILES = Kind(
     severity="critical",
     title="uWSGI's router has no file descriptor left, and turns clients away.",
     evidence="A process of it has {open} open, and may have {most}.",
-    meaning="Each client takes one, also while its connection is idle, and each request in service takes two. No "
-    "figure of the workers shows it.",
+    meaning="Each client takes one descriptor, also while its connection is idle, and each request in service takes "
+    "two. No figure of the workers shows it.",
     act="Raise `max-fd`, to 65536 for example.",
     then="Or shorten `http-keepalive`, or let a web server such as nginx keep connections.",
     page_after=60,

@@ -136,7 +136,8 @@ BURNS = Kind(
     "rate {rate:mean}; in the last {short:duration}: {short_rate:mean}).[slow?  {slow} {slow:was|were} too "
     "slow.][waited?  {waited} {waited:was|were} too slow only because of the wait in the listen queue.][lost?  {lost} "
     "{lost:was|were} lost.][refused?  {refused} {refused:was|were} refused.]",
-    meaning="The error budget is the share that may miss it. At this rate, a month's lasts {lasts:duration}.",
+    meaning="The error budget is the share of requests that may miss the objective. At this rate, a month's budget "
+    "lasts {lasts:duration}.",
     act="[for_slow? If another finding is about threads, interpreters, CPU or a backend, follow its advice.]"
     "[for_waited? Follow the advice of the finding about the listen queue, or about busy threads.]"
     "[for_killed? Find out what the requests that `harakiri` killed waited for.]"

@@ -118,7 +118,7 @@ RECYCLED_TOGETHER = Kind(
     title="All workers reach `max-requests` at the same time, and are replaced together.",
     evidence="{ended} of {workers:worker} were replaced[spread?  within {spread:duration}], after at least "
     "{served:request} each[nobody? ; for {nobody:duration}, no worker was up][wait? ; {wait}].",
-    meaning="Workers that start together and share the requests evenly also restart together, again and again. At each "
+    meaning="Workers that start together and share the requests evenly restart together, again and again. At each "
     "restart, requests wait until the first worker has loaded the application.",
     act="[not enough, not delta? Update uWSGI to 2.0.29, and set `max-requests-delta`.][enough? Raise `max-requests` "
     "to {enough:plain}.][enough, delta?  ][delta? Set `max-requests-delta` to {delta:plain}.]",
@@ -135,8 +135,8 @@ RECYCLED_SLOWLY = replace(
     title="Workers that reach `max-requests` take a long time to end.",
     meaning="The time is lost while old workers end: one that reaches `max-requests` takes no more requests, and uWSGI "
     "replaces it only when its last requests and its exit handlers (`atexit`) are done.",
-    then="Then find out what such a worker waits for: requests that take long, functions of `atexit`, or threads that "
-    "are no daemons.[not enough, not delta?  Until you update uWSGI, raise `max-requests`.][held?  uWSGI replaces no "
+    then="Then find out what such a worker waits for: requests that take long, functions of `atexit`, or non-daemon "
+    "threads.[not enough, not delta?  Until you update uWSGI, raise `max-requests`.][held?  uWSGI replaces no "
     "worker before it is {held} s old (`min-worker-lifetime`).]",
     clause="workers that reach `max-requests` take a long time to end",
 )

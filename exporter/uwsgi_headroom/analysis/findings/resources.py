@@ -72,7 +72,7 @@ ROLE_TAKES_MEMORY = Kind(
     title="uWSGI's {role} {processes:takes|take} more memory than all workers together.",
     evidence="The {role} {processes:takes|take} {resident_bytes:bytes} of memory, and the workers take "
     "{together:bytes}; {available:bytes} are available.",
-    meaning="[router? A router takes memory for each file descriptor that it is allowed to open. In containers, that "
+    meaning="[router? A router takes memory for each file descriptor that it may open. In containers, that "
     "may be a billion.][not router? The workers cannot use the memory that the {role} {processes:takes|take}.]",
     act="[router? Set `max-fd` to the number of connections that the router needs, such as 100000.]"
     "[not router? Find out what the {role} {processes:keeps|keep} in memory.]",
@@ -197,8 +197,8 @@ METRICS_FILES = Kind(
     meaning="In its multiprocess mode, each process leaves files when it ends. A scrape reads all of them, which takes "
     "seconds, and keeps other requests of its worker from running (GIL).",
     act="Delete the files in {folder} before each start of uWSGI.",
-    then="To keep their number, name them by worker: `values.ValueClass = values.MultiProcessValue(uwsgi.worker_id)`, "
-    "with `from prometheus_client import values`, before metrics are made.",
+    then="To limit their number, name them after the worker: `values.ValueClass = "
+    "values.MultiProcessValue(uwsgi.worker_id)`, with `from prometheus_client import values`, before metrics are made.",
 )
 
 ADDRESS_SPACE = Kind(
@@ -208,8 +208,8 @@ ADDRESS_SPACE = Kind(
     title="Requests fail, and `limit-as` leaves the workers little address space.",
     evidence="A worker may take {left:bytes} more of address space[lines? ; uWSGI's log says {lines:times} that a "
     "process could not get memory][not lines? ; {raised:exception} in {requests:request}].",
-    meaning="Threads, libraries and mapped files also take address space, without using memory. A larger part of "
-    "memory than what is left is refused (MemoryError), although the host has enough.",
+    meaning="Threads, libraries and mapped files also take address space, without using memory. An allocation "
+    "of more than what is left fails (MemoryError), although the host has memory.",
     act="[not lines? If uWSGI's log has `MemoryError`, remove][lines? Remove] `limit-as`, and set `reload-on-rss`.",
     then="The limit may also be that of `ulimit -v`. If it has to stay, raise it to several times what workers have.",
     runbook="UwsgiExceptionsHigh",

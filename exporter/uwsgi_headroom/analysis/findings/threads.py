@@ -65,7 +65,7 @@ BECAME_SLOWER = Kind(
     title="Requests became much slower while uWSGI was watched.",
     evidence="In the last {late:duration}, a request occupies a thread for {now:duration}; on average over "
     "{whole:duration}, it was {before:duration}.",
-    meaning="So all figures and findings here are those of the time since then, and none of the time before.",
+    meaning="All figures and findings here cover only the time since then.",
     runbook="UwsgiSlower",
 )
 
@@ -108,7 +108,7 @@ FEW_SLOW = Kind(
     "{slots} or more.{route} Half of all requests take at most {half:duration}.",
     meaning="The mean response time describes neither the slow nor the fast requests.",
     act="[routes_off? Run the exporter with `--routes` to see the paths of the slow requests.]",
-    then="If they are of one kind, such as reports, a uWSGI of their own leaves the others their threads.",
+    then="If they are of one kind, such as reports, serve them from a separate uWSGI.",
 )
 
 ALIKE = replace(
@@ -146,11 +146,11 @@ CHEAPER_BLIND = replace(
 )
 CHEAPER_LIMITED = replace(
     CHEAPER,
-    title="Requests wait, and cheaper mode is at `cheaper-rss-limit-soft`.",
-    meaning="The workers take {taken:bytes}: from {limit:bytes} on, by this option, cheaper mode spawns none.",
+    title="Requests wait, and the workers' memory has reached `cheaper-rss-limit-soft`.",
+    meaning="The workers take {taken:bytes}. At {limit:bytes} or more, cheaper mode spawns none.",
     act="Raise `cheaper-rss-limit-soft` above the memory of all workers.",
     then="If there is not enough memory for all, lower `processes`, and use more `threads` in each.",
-    clause="cheaper mode is at `cheaper-rss-limit-soft`",
+    clause="the workers' memory has reached `cheaper-rss-limit-soft`",
 )
 CHEAPER_MANUAL = replace(
     CHEAPER,

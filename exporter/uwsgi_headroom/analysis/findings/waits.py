@@ -185,11 +185,11 @@ STUCK = Kind(
     act="[not child? Run {calls} to see what the stuck {stuck:request does|requests do}.][child? Run {programs} "
     "to see the {stuck:program|programs} that the stuck {stuck:request waits|requests wait} for.]",
     then="[many? Then restart their workers with the command that {pids} prints. ]Set timeouts on the calls that the "
-    "application makes[child? , and let it read the output of programs while they run (`communicate()`): one in "
-    "`pipe_write` waits for that][harakiri? , and set `harakiri` as the last resort].[reset?  `harakiri` ({reset} s) "
-    "does not end these requests: each further request resets the worker's only timer.][coroutines, full?  If these "
-    "requests stay open on purpose, raise `gevent` (or `async`).][long?  If they are expected to take this long, raise "
-    "`--stuck` of uwsgi-headroom.]",
+    "application makes[child? , and let it read the output of programs while they run (`communicate()`): a "
+    "program in `pipe_write` waits for that][harakiri? , and set `harakiri` as the last resort].[reset?  `harakiri` "
+    "({reset} s) does not end these requests: each further request resets the worker's only timer.][coroutines, full?  "
+    "If these requests stay open on purpose, raise `gevent` (or `async`).][long?  If they are expected to take this "
+    "long, raise `--stuck` of uwsgi-headroom.]",
     clause="[many? stuck requests hold the {slots}]",
     runbook="UwsgiRequestStuck",
     fills_threads=True,
@@ -249,7 +249,7 @@ FILES = Kind(
     act="[kind? Find out why the {kind} file system answers slowly.]"
     "[not kind? Run `iostat -x 1` to see which disk is busy, and let requests write or read less there.]",
     then="[kind? A program or another host serves it: more `threads` would also wait. Keep files on a local disk if "
-    "you can.][not kind? Each `fsync`, such as of SQLite, waits for the disk; a limit of operations (a cgroup, a "
+    "you can.][not kind? Each `fsync`, such as SQLite's, waits for the disk; a limit of operations (a cgroup, a "
     "cloud's volume) makes it wait longer. More `threads` help only if the disk can do more at once.]",
     clause="the threads wait for [not kind? a disk][kind? files on a {kind} file system][mount?  ({mount})]",
     runbook="UwsgiConcurrencyNearCapacity",
@@ -265,7 +265,7 @@ SATURATED = Kind(
     "{few_seconds:duration}; at {high:rate}, on {many:mean} at a time, and each took {many_seconds:duration}.[part?  "
     "{waiting:mean} of {busy:mean} busy {slots} wait for {each}, {part:duration} of the {whole:duration} of a "
     "request.]",
-    meaning="With free capacity, more requests at once would not slow it down: they wait for each other there.",
+    meaning="A backend with capacity to spare would not slow down; in this one, requests wait for each other.",
     act="{look}.",
     then="Make the queries faster or fewer, or give the "
     "backend more capacity. More threads or processes would also wait[most? , and uWSGI can hardly serve more than "

@@ -65,7 +65,7 @@ REFUSED = Kind(
     "path of uWSGI's socket][path? : {path}].",
     evidence="It runs as {user}[mode? ; {where} has mode {mode} and belongs to {owner}][absent? , with other "
     "mounts than uWSGI, as with `PrivateTmp=`]. No request came in the last {seconds:duration}." + _NAMED,
-    meaning="To connect to a UNIX socket takes the right to write to it, and to enter each directory above it. Without "
+    meaning="Connecting to a UNIX socket needs the right to write to it, and to enter each directory above it. Without "
     "it, web servers answer 502, and uWSGI gets no request.",
     act="[socket? Set `chmod-socket` to 660 and `chown-socket` to {to}.][directory? Let {user} enter {where} (`chmod "
     "o+x`).][absent? Move the socket to a directory that both see, such as one below /run.]",
@@ -82,7 +82,7 @@ SHARED = Kind(
     "path][port? takes a part of the connections to the same address][stopped? , and is stopped].",
     evidence="[not stopped? For {age:duration}, {process} has waited for requests at {place}][stopped? It waits for "
     "requests at {place} ({process}), but a signal or a debugger has stopped it][none? , and none came to this uWSGI].",
-    meaning="What it serves is in no figure here, and may be of older code. After `f` in `master-fifo`, both masters "
+    meaning="Its requests are in no figure here, and it may run older code. After `f` in `master-fifo`, both masters "
     "take requests until one ends. With `reuse-port`, the kernel gives each a part of all connections.",
     act="[stopped? Resume or end {process}: the connections that it gets hang.][not stopped, elder? If this uWSGI "
     "replaces it, end {process}.][not stopped, not elder? If {process} replaces this uWSGI, end this one.]",
@@ -97,7 +97,7 @@ FORKED = replace(
     "for requests at {place}[others? , like {others:other}].",
     meaning="After `os.fork()`, a child that returns or raises goes on as a copy of the worker, and both crash easily: "
     "their requests have the same memory. No reload ends it.",
-    act="Let the application start programs by `subprocess`, and end a forked child by `os._exit`.",
+    act="Let the application start programs with `subprocess`, and end a forked child with `os._exit`.",
 )
 
 LEFT = replace(
@@ -115,8 +115,8 @@ KEPT_OPEN = replace(
     code="connections_inherited",
     title="A program that requests started[program?  ({program})] keeps connections of clients open.",
     evidence="It has run for {age:duration}, and holds {connections:connection} that no worker holds.",
-    meaning="Programs inherit the connection of the request, as by `os.system('... &')`. uWSGI has responded, but who "
-    "waits for the end of the connection waits for the program.",
+    meaning="Programs inherit the connection of the request, for example with `os.system('... &')`. uWSGI has "
+    "responded, but a client that waits for the connection to close waits for the program.",
     act="Set `close-on-exec = true`.",
 )
 
@@ -144,7 +144,7 @@ UPLOADS = replace(
 NO_CONNECTIONS = replace(
     LARGE_HEADS,
     title="The web server ({program}) has no free connection, and turns clients away.",
-    meaning="An idle client keeps one connection, a request in service two. The others do not reach uWSGI.",
+    meaning="An idle client keeps one connection, a request in service takes two. The others do not reach uWSGI.",
     act="Raise `worker_connections` and `worker_rlimit_nofile` of nginx.",
 )
 BODY_LIMIT = replace(
@@ -201,23 +201,23 @@ UNREAD = replace(
 NONE_ALIVE = replace(
     LARGE_HEADS,
     severity="critical or warning",
-    title="The web server ({program}) takes uWSGI for down, and answers without it.",
+    title="The web server ({program}) considers uWSGI down, and answers without it.",
     meaning="By default, one failed or slow request is enough (`max_fails=1`): nginx then answers 502 to all for 10 s "
     "(`fail_timeout`).",
     act="Set `max_fails=0` for the server in the `upstream` block of nginx.",
-    then="Then find out why requests fail before: nginx's lines before these say it, such as `upstream timed out`.",
+    then="Then find out why requests fail before: nginx's earlier log lines say why, such as `upstream timed out`.",
 )
 TIMED_OUT = replace(
     LARGE_HEADS,
     title="The web server ({program}) gives up before uWSGI responds.",
-    meaning="Clients get status 504; the worker completes the request for nobody.",
+    meaning="Clients get status 504; the worker completes the request in vain.",
     act="Find out what these slow requests wait for.",
     then="If they must take so long, raise `uwsgi_read_timeout` (or `proxy_read_timeout`) of nginx.",
 )
 ROUTER_CLOSES = replace(
     LARGE_HEADS,
     title="uWSGI's http router closes connections before the response.",
-    meaning="The router waits for `http-timeout` (60 s by default). The worker completes the request for nobody.",
+    meaning="The router waits for `http-timeout` (60 s by default). The worker completes the request in vain.",
     act="Raise `http-timeout` above the duration of the longest request.",
     then="Or let the web server connect to a `socket` of the workers: it needs no router.",
 )

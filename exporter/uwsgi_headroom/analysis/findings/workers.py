@@ -135,7 +135,7 @@ KEEPS_RESTARTING = Kind(
     "[works, not options, stack? Raise `threads-stacksize` ({stack} kB), to 8192 for example.]"
     "[works, not options, not stack? Find out from uWSGI's log why {ids:worker} {ids:ends|end}.]"
     "[works, options? Check whether you want {options} to end workers: the configuration sets this.]",
-    then="[stack? Signal 11 is how a thread ends whose stack is full. ][look, not stack? Look in uWSGI's log for an "
+    then="[stack? A thread whose stack is full ends with signal 11. ][look, not stack? Look in uWSGI's log for an "
     "import error, `died, killed by signal`, or an exit of the application itself. ][fix? {fix} ]"
     + LOG
     + "[not works, options? Also check whether you want {options} to end workers.]",

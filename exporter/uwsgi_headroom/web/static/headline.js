@@ -6,7 +6,7 @@ import * as format from "./format.js";
 import { harms, lineOf } from "./keys.js";
 import { STATES, STATUS } from "./words.js";
 
-const [NONE, LITTLE] = [1.05, 1.1]; // headroom that reads 1.0x, and 1.1x: no status makes it look like any
+const [NONE, LITTLE] = [1.05, 1.15]; // headroom that reads 1.0x, and 1.1x: no status makes it look like any
 const LAST_WORDS = 3; // messages of the log of a server that is down
 const BEFORE = 60; // seconds: earlier messages are about something else
 const ROLL_BACK = "Roll back, if that reload was a deploy";
