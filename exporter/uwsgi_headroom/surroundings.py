@@ -81,7 +81,7 @@ class Rival(NamedTuple):
 
 SharedSocket = Literal["same", "older", "port", "fork", "left"]
 """The same; an older one, which was at this path before; another of this port (`reuse-port`); of a forked process; of
-this port, where nobody accepts the connections that wait there."""
+this port, where nobody accepts."""
 
 
 class Sharer(NamedTuple):
@@ -94,7 +94,7 @@ class Sharer(NamedTuple):
     is_stopped: bool = False
     is_older: bool = False
     parent: int = 0
-    number: int = 1  # of forked ones, of which this is one; of connections that wait
+    number: int = 1  # of forked ones, or connections that wait
 
 
 class Keeper(NamedTuple):

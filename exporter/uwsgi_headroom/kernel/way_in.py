@@ -160,7 +160,7 @@ def _look(pid: int, own: _Bound, bound: Sequence[_Bound], *, is_known: bool) -> 
     if device != own.file[1]:
         return Way(own.name, path, "unknown")
     there = [each for each in bound if each.file == (inode, device)]
-    # Anybody can make a path a link to any socket. A rival has bound the same name, in the same mounts.
+    # Anybody can link a path to any socket. A rival has bound the same name, in the same mounts.
     rivals = (_find_holder(each, pid) for each in there if each.name == own.name and own.name.startswith("/"))
     return Way(own.name, path, "replaced", changed, not there, next(rivals, None))
 
@@ -236,15 +236,15 @@ def _find_sharers(
 
 
 def _find_left(held: frozenset[int], program: str, seconds: float) -> Iterator[Sharer]:
-    """Sockets of the same addresses as these, in this thread's network, where connections wait, and no process of this
-    program does: another has inherited them, with their epoll sets, from an earlier uWSGI with `reuse-port`."""
+    """Sockets of the same addresses as these, where connections wait, and no process of this program does: another has
+    inherited them from an earlier uWSGI with `reuse-port`."""
     listeners = sock_diag.list_listeners("inet", seconds=seconds)
     own = {each.name for each in listeners if each.inode in held}
     for each in [each for each in listeners if each.name in own and each.queue and each.inode not in held]:
         holders = dict[int, str]()
         for pid in procfs.list_processes(_SEARCH_SECONDS):
             with suppress(OSError):
-                if f"socket:[{each.inode}]" in dict(procfs.list_descriptors(pid, _MOST_DESCRIPTORS)).values():
+                if each.inode in (procfs.read_socket_inodes(pid) or ()):
                     holders[pid] = procfs.read_name(pid)
         if holders and program not in holders.values():
             yield Sharer(each.name, min(holders), 0.0, "left", number=each.queue)
@@ -296,7 +296,7 @@ def _hold_connection(pid: int, name: str) -> Iterator[bool]:
 def _ask_web_server(path: Path, file: tuple[int, int] | None) -> Refusal | None:
     """What keeps the web server of this host from connecting; without a path if nothing does, None if unknown. It takes
     root. Each of its users is asked, with all groups and mounts: where its path leads to another file than that of the
-    socket, uWSGI has other mounts, in which any path may be, such as one in /root."""
+    socket, uWSGI has other mounts."""
     refusals = list[Refusal]()
     for (program, ids), mounts_of in [*dict.fromkeys(_list_users() if os.geteuid() == 0 else ())][:_MOST_USERS]:
         found = _find_file(mounts_of or os.getpid(), str(path))

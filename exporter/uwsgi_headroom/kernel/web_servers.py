@@ -2,11 +2,10 @@
 one, and known messages in their error logs. Questions for `aside`.
 
 No command of a web server is run: `nginx -t` opens logs and resolves names, `nginx -T` prints secrets. Of a line with
-such an address, the path, the number and the directive are kept. Nothing found proves nothing.
+such an address, the path, the number and the directive are kept.
 
 What a web server does to uWSGI's responses, or where it connects instead, is in no counter of uWSGI's. Of lines of a
-log that are newer than the first look, the message and the address alone are read, nothing of a request. The process
-that reads remembers where each log ended.
+log that are newer than the first look, the message and the address alone are read, nothing of a request.
 """
 
 from __future__ import annotations
@@ -167,8 +166,8 @@ def find_errors(
     sockets: Sequence[tuple[str, str, str]], web_servers: Sequence[int], master_pid: int, lines: Sequence[WebLine]
 ) -> tuple[WebError, ...]:
     """What the logs of those in the PID namespace of a uWSGI say of its sockets, and of addresses with the port or the
-    file name of one. sockets: name, address and protocol of each; web_servers: processes; lines: which lead to one, so
-    that what a web server says of all clients is about this uWSGI, too."""
+    file name of one. sockets: name, address and protocol of each; web_servers: processes; lines: which lead to one: if
+    there are any, what is said of all clients is about this uWSGI."""
     ours = [(name, compile_address(address)) for name, address, _ in sockets]
     ends = {address.rpartition(":" if is_tcp(address) else "/")[2] for _, address, _ in sockets}
     found, groups = Counter[tuple[Any, ...]](), {each.group: each.name for each in lines}

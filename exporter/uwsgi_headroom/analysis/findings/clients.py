@@ -65,7 +65,7 @@ LEFT_EARLY = Kind(
     "response[unread? , or stopped sending the request ({unread})][time? ; a request takes {time:duration} in "
     "uWSGI][wait? ; {wait}].",
     meaning="The work for these requests is wasted, and is done again if the clients retry. It is no failure of the "
-    "application, although uWSGI logs a `write error` and counts an exception for each.",
+    "application, although uWSGI counts an exception for each.",
     act="[warning? Compare the timeouts of clients and web server with the response times, and read its error log.]",
     then="[warning? Where they only leave event streams or downloads, nothing is wrong. If requests wait in the listen "
     "queue, shorten that wait first. Then raise the shorter timeouts (`uwsgi_read_timeout` or `proxy_read_timeout` of "
@@ -193,8 +193,8 @@ FAIL = Kind(
     title="uWSGI's log says that [critical? many][warning? some][info? some] responses are server errors (status 5xx).",
     evidence="[counted? {number} of {requests:request} ({part:fine_percent}) got such a response; uWSGI counted "
     "{raised:exception}.][not counted? {number:request} got such a response.][not proven?  " + UNPROVEN + "]",
-    meaning="uWSGI counts only exceptions that the application does not catch. Flask and Django catch all exceptions "
-    "of a request and respond with status 500, so no counter of uWSGI shows these errors.",
+    meaning="Flask and Django catch all exceptions of a request and respond with status 500: no counter of uWSGI shows "
+    "these errors.",
     act="[place? Find the cause of {place}, the most frequent exception in uWSGI's log.]"
     "[not place, critical? If this began with a deploy, roll the deploy back.]"
     "[not place, warning? Check the application's own log for these errors.]",

@@ -51,7 +51,7 @@ REPLACED = Kind(
     "takes connections]. [came? Requests still come to this uWSGI.][not came? No request comes to this uWSGI.]"
     + _NAMED,
     meaning="A second start of the same configuration does this: uWSGI removes what is at the path, and binds its own "
-    "socket there. In a deploy that is meant, and the old uWSGI ends soon.",
+    "socket there. In a deploy that is meant.",
     act="[seen? Stop {process} and restart this uWSGI, unless that process replaces it.][not seen? Restart "
     "uWSGI: after a reload it still has the socket without a path.]",
     keeps_out=True,
@@ -66,7 +66,7 @@ REFUSED = Kind(
     evidence="It runs as {user}[mode? ; {where} has mode {mode} and belongs to {owner}][absent? , with other "
     "mounts than uWSGI, as with `PrivateTmp=`]. No request came in the last {seconds:duration}." + _NAMED,
     meaning="Connecting to a UNIX socket needs the right to write to it, and to enter each directory above it. Without "
-    "it, web servers answer 502, and uWSGI gets no request.",
+    "it, web servers answer 502.",
     act="[socket? Set `chmod-socket` to 660 and `chown-socket` to {to}.][directory? Let {user} enter {where} (`chmod "
     "o+x`).][absent? Move the socket to a directory that both see, such as one below /run.]",
     then="[socket? If uWSGI does not start as root, it cannot change the owner: add {user} to the group of the socket "
@@ -83,7 +83,7 @@ SHARED = Kind(
     evidence="[not stopped? For {age:duration}, {process} has waited for requests at {place}][stopped? It waits for "
     "requests at {place} ({process}), but a signal or a debugger has stopped it][none? , and none came to this uWSGI].",
     meaning="Its requests are in no figure here, and it may run older code. After `f` in `master-fifo`, both masters "
-    "take requests until one ends. With `reuse-port`, the kernel gives each a part of all connections.",
+    "take requests until one ends.",
     act="[stopped? Resume or end {process}: the connections that it gets hang.][not stopped, elder? If this uWSGI "
     "replaces it, end {process}.][not stopped, not elder? If {process} replaces this uWSGI, end this one.]",
 )
@@ -144,14 +144,13 @@ UPLOADS = replace(
 NO_CONNECTIONS = replace(
     LARGE_HEADS,
     title="The web server ({program}) has no free connection, and turns clients away.",
-    meaning="An idle client keeps one connection, a request in service takes two. The others do not reach uWSGI.",
+    meaning="An idle client keeps one connection, a request in service takes two.",
     act="Raise `worker_connections` and `worker_rlimit_nofile` of nginx.",
 )
 BODY_LIMIT = replace(
     LARGE_HEADS,
     title="The web server ({program}) rejects uploads: they are larger than `client_max_body_size`.",
-    meaning="Its clients get status 413, also with the default of 1 MB, and uWSGI gets no such request. All sites of "
-    "this {program} count.",
+    meaning="Its clients get status 413, and uWSGI gets no such request. All sites of this {program} count.",
     act="Raise `client_max_body_size` of nginx, if your site expects such uploads.",
 )
 RATE_LIMIT = replace(
@@ -192,7 +191,7 @@ SHORT = replace(
 UNREAD = replace(
     LARGE_HEADS,
     title="uWSGI closes connections before it has read the request, and the web server ({program}) loses responses.",
-    meaning="Most often the application responds to an upload, such as with 401, before it reads the body.",
+    meaning="Most often the application responds to an upload before it reads the body.",
     act="[read? Set `post-buffering` to 8192, or let the application read each body before it responds.]"
     "[not read? Read uWSGI's log: if it names no request that is rejected, set `post-buffering` to 8192.]",
     then="With `proxy_request_buffering off`, nginx may pass on uploads without a length, which WSGI does not read: "

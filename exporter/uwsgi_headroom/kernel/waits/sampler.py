@@ -57,13 +57,13 @@ MOST_SECONDS = 0.01
 _LONGEST_ADDRESS = 120  # characters
 _FIRST_COST = 60e-6  # CPU seconds for one thread, until it was measured
 _LEAST_THREADS = 4
-_MOST_LISTED = 8  # threads whose workers' sockets are all looked up, if a list is made at all
+_MOST_LISTED = 8  # threads whose workers' sockets are looked up
 
 _MOST_STARTING = 16
 """So many starting workers are looked at: after a reload all of them wait for the same."""
 
 _PROBE_SECONDS = 5.0
-"""How long an idle server is believed to be visible, or not."""
+"""How long an idle server is believed to be visible."""
 
 _ASKING, _MOST_TURNS = ("backend", "interpreter_lock", "running"), 4
 """The states of a thread between which it goes when it asks a backend again and again, and how many are followed."""
@@ -152,7 +152,7 @@ class WaitSampler:
         is_busy = any(worker.busy_threads for worker in snapshot.workers)
         if not (active or self._refused or is_busy) and now < self._probe_at:
             self._sampled_at = now
-            return self._at_rest(now)  # as at most samples of most servers
+            return self._at_rest(now)
         options = (setup or UNKNOWN).options
         end = now + MOST_SECONDS
         found: list[LookedAt] = []
@@ -281,7 +281,7 @@ class WaitSampler:
 
     def _at_rest(self, now: float) -> Waits:
         """What is known while no thread serves a request: the same object as long as no lock is known. What requests
-        waited for remains known: a window that ends between two bursts of them is about these."""
+        waited for remains known."""
         known = {
             "locks": self._rest(self.threads.list_with_locks(), now),
             "file_lock": self._file_locks.rest(),
