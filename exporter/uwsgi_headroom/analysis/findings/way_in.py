@@ -421,8 +421,8 @@ def _share(figures: Figures, sharer: Sharer) -> Finding:
 
 
 def _is_felt(figures: Figures, name: str) -> bool:
-    """Whether no request comes, while a web server fails at a socket of this name."""
-    return figures.none_came and any(each.name == name for each in figures.server.ways_in.errors)
+    """Whether no request comes, as a web server fails at this socket."""
+    return figures.none_came and name in [each.name for each in figures.server.ways_in.errors if each.address]
 
 
 def _mismatch(figures: Figures, lines: Sequence[WebLine]) -> Iterator[Finding]:
