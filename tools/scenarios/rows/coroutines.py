@@ -151,7 +151,7 @@ ROWS = (
         Expected(
             "warning",
             ("waits_for_threads",),
-            words=("do not end", "before uwsgi forked them", "set `lazy-apps`"),
+            words=("only in uwsgi's master", "before uwsgi forked", "set `lazy-apps`"),
             not_words=NO_MORE,
         ),
         (Load(clients=5, io_ms=20, path="/consumer"),),
@@ -204,7 +204,7 @@ ROWS = (
         Expected(
             "critical",
             ("waits_for_threads",),
-            words=("deadlock", "or for each other, and do not end"),
+            words=("deadlock", "or each other, and never end"),
             not_words=NO_MORE,
         ),
         (Load(rate=20, io_ms=50, path="/deadlock", most=40),),

@@ -281,7 +281,7 @@ ROWS = (
         Expected(
             "warning",
             ("pool_exhausted",),
-            words=("one of the 5 places in a pool", "pool_size"),
+            words=("a place in a pool of 5", "pool_size"),
             not_words=("one request at a time", *NO_MORE),
         ),
         (Load(clients=28, io_ms=100),),

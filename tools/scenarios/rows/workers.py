@@ -247,7 +247,7 @@ ROWS = (
         Expected(
             "critical",
             ("respawn_loop", "requests_lost"),
-            words=("so `evil-reload-on-rss` ends the workers", "set `reload-on-rss` instead", "min-worker-lifetime"),
+            words=("instead of `evil-reload-on-rss`", "set `reload-on-rss` instead", "min-worker-lifetime"),
             not_words=("import error",),
         ),
         (replace(LEAK, rate=20),),
