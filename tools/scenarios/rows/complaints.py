@@ -282,7 +282,7 @@ ROWS = (
     Scenario(
         "a semaphore of two, held while asleep",
         Server(2, 4, app=APP),
-        Expected("critical", ("pool_exhausted",), words=("one of the 2 places in a pool",), not_words=NO_MORE),
+        Expected("critical", ("pool_exhausted",), words=("a place in a pool of 2",), not_words=NO_MORE),
         (Load(clients=16, io_ms=200, path="/two"),),
         seconds=12,
         why="Two of four threads wait for it, half of the time of a request: more threads would all wait.",

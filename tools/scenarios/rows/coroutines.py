@@ -242,9 +242,7 @@ ROWS = (
     Scenario(
         "an event loop in each request",
         Server(2, 4, app=APP, backend=64),
-        Expected(
-            "critical", ("waits_for_backend",), words=("wait for 127.0.0.1:",), not_words=("py-spy", "is not known")
-        ),
+        Expected("critical", ("waits_for_backend",), words=("at 127.0.0.1:",), not_words=("py-spy", "is not known")),
         (Load(clients=16, io_ms=200, path="/event_loop"),),
         why="`asyncio.run()` makes a loop with a pair of sockets that wakes it up; what the request waits for is the "
         "backend.",
