@@ -32,7 +32,7 @@ PACKAGE = "uwsgi_headroom"
 ADDED: dict[type, Any] = {int: 1, float: 1, str: "~", bytes: b"~"}
 KINDS = ("operator", "comparison", "constant", "deleted statement")
 LIMIT = 1800.0  # seconds of one run
-MEMORY = 4 << 30  # bytes: some fill a list for ever
+MEMORY = 4 << 30  # bytes
 SPECIAL = 100  # tests of the first round: most mutants die there
 
 SWAPS = {"+": "-", "-": "+", "*": "/", "/": "*", "//": "*", "%": "*", "|": "&", "&": "|", "<<": ">>", ">>": "<<"}
