@@ -307,3 +307,26 @@ def test_what_a_request_starts(tmp_path, how):
         found = look()
         assert [(each.pid, each.socket) for each in found.sharers] == [(child, "fork")] * (how == "returns")
         assert [(each.program, each.connections) for each in found.keepers] == [("sleep", 1)] * (how == "inherited")
+
+
+def test_a_socket_that_another_program_inherited():
+    """Its connections wait for nobody, unless a process of this program has it as well."""
+    with socket.socket() as own, socket.socket() as older, socket.socket() as client:
+        for each in (own, older):
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            each.bind(own.getsockname() if each is older else ("127.0.0.1", 0))
+        older.listen()
+        client.connect(older.getsockname())
+        own.listen()
+        with subprocess.Popen(["sleep", "60"], pass_fds=[older.fileno()]) as child:
+            held = frozenset({os.fstat(own.fileno()).st_ino})
+            assert list(way_in._find_left(held, Path("/proc/self/comm").read_text().strip())) == []
+            older.close()
+            (found,) = way_in._find_left(held, "uwsgi")
+            child.kill()
+        assert (found.name, found.pid, found.socket, found.number) == (
+            "%s:%d" % own.getsockname(),
+            child.pid,
+            "left",
+            1,
+        )

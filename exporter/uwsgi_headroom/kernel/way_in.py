@@ -116,8 +116,8 @@ def read_ways(
     names = [name for name, _ in sockets if name not in lost]
     listening = ask_in_network_of(master_pid, partial(name_listening, None)) if reads_files else {}
     sharers = tuple(_find_sharers(master_pid, names, held, listening)) if listening else ()
-    program, seconds = procfs.read_name(master_pid), _SEARCH_SECONDS * bool(reads_files)
-    sharers += ask_in_network_of(master_pid, lambda: tuple(_find_left(held, program, seconds)))
+    if listening:
+        sharers += ask_in_network_of(master_pid, lambda: tuple(_find_left(held, procfs.read_name(master_pid))))
     every = {_key(name) for name in listening.values() if is_tcp(name)}
     dead = [each for each in routed_to if every and _is_dead(master_pid, each, every)]
     keepers = tuple(_find_keepers(master_pid, *served, held))
@@ -235,10 +235,10 @@ def _find_sharers(
     yield from [fork._replace(number=len({each.pid for each in forks})) for fork in forks[-1:]]
 
 
-def _find_left(held: frozenset[int], program: str, seconds: float) -> Iterator[Sharer]:
+def _find_left(held: frozenset[int], program: str) -> Iterator[Sharer]:
     """Sockets of the same addresses as these, where connections wait, and no process of this program does: another has
     inherited them from an earlier uWSGI with `reuse-port`."""
-    listeners = sock_diag.list_listeners("inet", seconds=seconds)
+    listeners = sock_diag.list_listeners("inet", seconds=_SEARCH_SECONDS)
     own = {each.name for each in listeners if each.inode in held}
     for each in [each for each in listeners if each.name in own and each.queue and each.inode not in held]:
         holders = dict[int, str]()
