@@ -274,7 +274,7 @@ SAYS_SO = {
     "kernel/processes.py": "EACCES ENOENT ESRCH torn",  # the process has ended, or is as at the reading before
     "kernel/sock_diag.py": "ENOENT",  # there is no such socket
     "kernel/backlogs.py": "ENOENT",  # the descriptor is closed
-    "uwsgi_log/tail.py": "ENOENT short torn",  # no file, or a truncated or rewritten one: read from its beginning
+    "uwsgi_log/tail.py": "ENOENT short",  # there was no file, or it was truncated: it is read from its beginning
     "kernel/waits/memory.py": "EACCES ENOENT ESRCH short torn",  # a file was replaced: its locks stay unknown
 }
 """Faults that say that the server is another, by file: other figures are right."""

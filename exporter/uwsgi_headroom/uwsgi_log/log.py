@@ -31,18 +31,15 @@ from uwsgi_headroom.uwsgi_log.scan import Found, Scanner, count_found, count_req
 from uwsgi_headroom.uwsgi_log.tail import Tail, UnitJournal
 
 PROOF_SECONDS = 5.0
-"""uWSGI's master notices the end of a worker within a second, and may not answer for three; the log is read twice a
-second."""
+"""uWSGI's master notices the end of a worker within a second, and may not answer for three."""
 
 RACY = 0.99
 """The part of all requests that the log's counter has at least: uWSGI's workers add to it without a lock."""
 
 _OF_WORKERS = ("respawns", "harakiris", "exceptions", "read_errors", "write_errors", "requests", "transmitted_bytes")
 
-_FACTS_SECONDS = 0.4
+_FACTS_SECONDS, _MOST_USED = 0.4, 1000
 """The least time between two facts that are kept."""
-
-_MOST_USED = 1000
 
 
 class ProofFacts(NamedTuple):

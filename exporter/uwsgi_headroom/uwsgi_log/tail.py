@@ -7,8 +7,6 @@ Of a file, it begins at the end of the file, or at the beginning of one that app
 * *Truncated*, as by `copytruncate`: it is read from its beginning, and what was written after the last look is lost.
   The bytes before the place that was read last tell a file that was truncated and has grown again. After a writer that
   does not append, a truncated file begins with a hole: the place stays.
-
-Of two rotations between two looks, the file between them is lost. Every call does a bounded amount of work.
 """
 
 from __future__ import annotations
@@ -72,7 +70,9 @@ class Tail:
     def read_last(self, now: float, most: int) -> bytes:
         """Read the end of a file that is not read otherwise, because it was there at the first look."""
         self._look(now)
-        return self._current.read_before(most) if self._current else b""
+        with contextlib.suppress(OSError):
+            return self._current.read_before(most) if self._current else b""
+        return b""
 
     def _look(self, now: float) -> None:
         """Find the file at the path, and open it if it is a new one."""
@@ -154,17 +154,24 @@ class _File:
         left = min(most, size - self._offset)
         while left > 0:
             block = os.pread(self._descriptor, min(BLOCK_BYTES, left), self._offset)
-            if not block:
-                return
+            mark = (self._mark + block[-_MARK_BYTES:])[-_MARK_BYTES:]
+            if not block or self._read_twice(len(mark), self._offset + len(block)) != mark:
+                return  # it changes: the next look reads it
             self._offset += len(block)
             left -= len(block)
-            self._mark = (self._mark + block[-_MARK_BYTES:])[-_MARK_BYTES:]
+            self._mark = mark
             yield self._lines.cut(block), len(block)
 
     def read_before(self, most: int = _MARK_BYTES) -> bytes:
         """Read the last bytes before what is read next."""
-        size = min(most, self._offset)
-        return os.pread(self._descriptor, size, self._offset - size)
+        return self._read_twice(min(most, self._offset), self._offset)
+
+    def _read_twice(self, size: int, end: int) -> bytes:
+        """The bytes before `end`. Raises OSError also if they change meanwhile, as where a writer tears them."""
+        once, again = (os.pread(self._descriptor, size, end - size) for _ in range(2))
+        if once != again:
+            raise OSError(errno.EIO, "it changes while it is read")
+        return again
 
 
 PAUSE_SECONDS = 10.0
@@ -181,12 +188,8 @@ class UnitJournal:
     they are not read, None while they are; `skipped` is always 0.
 
     The journal's files have no other reader that is stable and needs no library. `journalctl` is a child process that
-    ends with this one: its output is a pipe, and it ends when that is closed. It matches `_SYSTEMD_UNIT`, which no
-    process can set for itself, so lines of systemd about the unit are not among them; and it prints nothing but the
-    text of each entry (`--output=cat`).
-
-    uWSGI waits for neither of the two: it writes to journald, which writes to files. Where this module is slow,
-    `journalctl` waits, and reads on from its file.
+    ends with this one, when its pipe is closed. It matches `_SYSTEMD_UNIT`, which no process can set for itself, so
+    lines of systemd about the unit are not among them; and it prints nothing but the text of each entry.
     """
 
     def __init__(self, unit: str) -> None:
