@@ -195,7 +195,7 @@ MOST_LINES = 2000
 """The most kinds of lines of one server that wait for their proof."""
 
 MOST_EVENTS = (20, 60.0)
-"""The most different events of a log in so many seconds: those of a full log must not displace all others."""
+"""The most different events of a log in so many seconds."""
 
 NO_EVENTS = frozenset(("traceback", "status_5xx", "status_4xx", "status_3xx", "worker_spawned", "worker_finished"))
 """Messages that are in the journal already, by better figures, or that requests write."""

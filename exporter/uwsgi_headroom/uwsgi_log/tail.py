@@ -167,7 +167,7 @@ class _File:
         return self._read_twice(min(most, self._offset), self._offset)
 
     def _read_twice(self, size: int, end: int) -> bytes:
-        """The bytes before `end`. Raises OSError also if they change meanwhile, as where a writer tears them."""
+        """The bytes before `end`. Raises OSError, also if they change."""
         once, again = (os.pread(self._descriptor, size, end - size) for _ in range(2))
         if once != again:
             raise OSError(errno.EIO, "it changes while it is read")
@@ -178,7 +178,7 @@ PAUSE_SECONDS = 10.0
 """From one start of `journalctl` to the next, and after it ended."""
 
 PIPE_BYTES = 1 << 20
-"""What fits between two turns: the most that a user may ask of a pipe, unless the system allows for less."""
+"""What fits between two turns: the most that a user may ask of a pipe."""
 
 _FOLDERS = ("/run/log/journal", "/var/log/journal")
 
@@ -187,7 +187,7 @@ class UnitJournal:
     """The lines that a systemd unit writes to the journal, from a `journalctl` that follows it. `trouble` says why
     they are not read, None while they are; `skipped` is always 0.
 
-    The journal's files have no other reader that is stable and needs no library. `journalctl` is a child process that
+    Its files have no other stable reader. `journalctl` is a child process that
     ends with this one, when its pipe is closed. It matches `_SYSTEMD_UNIT`, which no process can set for itself, so
     lines of systemd about the unit are not among them; and it prints nothing but the text of each entry.
     """
