@@ -187,7 +187,7 @@ class UnitJournal:
     """The lines that a systemd unit writes to the journal, from a `journalctl` that follows it. `trouble` says why
     they are not read, None while they are; `skipped` is always 0.
 
-    Its files have no other stable reader. `journalctl` is a child process that
+    Its files have no other stable reader. `journalctl` is a child that
     ends with this one, when its pipe is closed. It matches `_SYSTEMD_UNIT`, which no process can set for itself, so
     lines of systemd about the unit are not among them; and it prints nothing but the text of each entry.
     """
