@@ -25,6 +25,7 @@ from tests.support.simulated_server import MovableClock
 from uwsgi_headroom import stats
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.errors import ReadError, SourceError, StatsError
+from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.routes import Templates
 from uwsgi_headroom.source import File, Unix, parse_address
@@ -125,6 +126,26 @@ async def test_the_same_document_is_decoded_once():
         assert other is not first
         assert other == first
     assert server.clients == 3
+
+
+async def test_a_document_from_before_the_end_of_a_busy_worker_is_read_again(tmp_path):
+    """Once: if the worker is still busy in the next document, its request is lost."""
+    path, outcomes = tmp_path / "stats", list[Reading]()
+
+    def end(*_arguments: object) -> HostFacts:
+        path.write_bytes(bodies.pop(0))
+        return HostFacts()
+
+    for after in ({"cores": [{"in_request": 0}]}, {}):
+        reader = Reader("shop", File(str(path)), on_outcome=lambda _at, outcome: outcomes.append(outcome))
+        reader._host.read_facts = end  # a worker ends between the document and the facts
+        before, ended = busy("/"), busy("/", **after)
+        bodies = [ended, ended, before, ended]
+        path.write_bytes(before)
+        await reader.read()
+        await reader.read()
+    assert [outcome.snapshot.workers[0].busy_threads for outcome in outcomes] == [0, 0, 1, 1]
+    assert reader.attempts == 2
 
 
 @contextlib.contextmanager

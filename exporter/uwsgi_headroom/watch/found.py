@@ -57,7 +57,6 @@ _WORDS: Mapping[NotWatchedReason, tuple[str, str]] = {
 }
 """What is said of them, and the command or the change that has them watched."""
 
-
 _log = logging.getLogger(__name__)
 
 

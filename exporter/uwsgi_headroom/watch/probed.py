@@ -67,10 +67,8 @@ class ProbedServers:
             if not self.accepting:
                 raise NoPlaceError("the exporter is stopping")
             if len(self._probed) >= MOST_PROBED:
-                raise NoPlaceError(
-                    f"{MOST_PROBED} addresses are probed already; one is forgotten {FORGET_SECONDS:g} s after its last "
-                    "probe"
-                )
+                forgotten = f"one is forgotten {FORGET_SECONDS:g} s after its last probe"
+                raise NoPlaceError(f"{MOST_PROBED} addresses are probed already; {forgotten}")
             # The target in its shortest form.
             name = address.path if isinstance(address, Unix) else str(address).removeprefix("tcp://")
             probed = self._probed[address] = _Probed(self._make_watch(name, address), self._clock.monotonic())

@@ -119,7 +119,7 @@ class Reader:
         self._decoded: tuple[int, stats.AnySnapshot] | None = None
         self.faults: set[object] = set()
         self._log = LogLimit(name, _log, self._clock.monotonic).log
-        self._closed = self._paused = False
+        self._closed = self._paused = self._had_ended = False
 
     def search_web_files(self, *, logs: bool) -> None:
         """Also search the files, or the error logs as well, of the web server for its sockets, as for one look."""
@@ -240,6 +240,10 @@ class Reader:
 
     def _finish(self, outcome: Reading | ReadError) -> None:
         self._under_way = None
+        had_ended, self._had_ended = self._had_ended, isinstance(outcome, Reading) and _busy_worker_ended(outcome)
+        if self._had_ended and not had_ended:
+            self._start()
+            return
         try:
             self._on_outcome(self._clock.monotonic(), outcome)
         except Exception as error:  # noqa: BLE001 - as above
@@ -438,6 +442,13 @@ class RouteNamer:
             for worker in workers
         }
         return ServedRoutes(names=self._book.names, generations=self._book.generations, numbers=numbers)
+
+
+def _busy_worker_ended(reading: Reading) -> bool:
+    """Whether a busy worker's process is gone. If it ended after the document, only another says what it completed."""
+    return any(
+        each.busy_threads and reading.process_is_missing(each) for each in getattr(reading.snapshot, "workers", ())
+    )
 
 
 def _has_same_processes(snapshot: AnySnapshot, whole: Reading) -> bool:

@@ -91,11 +91,8 @@ class Progress:
             if earlier is None or earlier.number != watch.reader.attempts:
                 earlier = _Attempts(watch.reader.attempts, now)
             self._attempts[watch] = earlier
-        return [
-            watch.name
-            for watch, noted in self._attempts.items()
-            if now - noted.since > longest_seconds(watch) + noted.allowed
-        ]
+        since = [(watch, noted.since + noted.allowed) for watch, noted in self._attempts.items()]
+        return [watch.name for watch, at in since if now - at > longest_seconds(watch)]
 
 
 def longest_seconds(watch: Watch) -> float:

@@ -333,9 +333,10 @@ class Watch:
         figures = correct_headroom(compute_figures(self.know(server, reading, window)))
         if not self._objective:
             return figures
-        threads_known = figures.configured is not None
-        objective = self._objective.judge(figures.flow, self.pace.interval, threads_known=threads_known)
-        return replace(figures, objective=objective)
+        is_known = figures.configured is not None
+        return replace(
+            figures, objective=self._objective.judge(figures.flow, self.pace.interval, threads_known=is_known)
+        )
 
     def _code_of(self, window: Window) -> CodeWindow | None:
         return self.code.history.of(window.start, window.until) if self.code else None
@@ -392,8 +393,7 @@ class Watch:
     def _explain_last(self, seconds: float) -> Side | None:
         """Return what explains the last seconds, but for the code, with their headroom."""
         reading, window = self.reading, self.history.window(seconds)
-        server = describe_server(reading)
-        if not (reading and server and window):
+        if not (reading and window and (server := describe_server(reading))):
             return None
         figures = self._figures(server, reading, window)
         room = figures.headroom
