@@ -162,6 +162,19 @@ class WebError(NamedTuple):
     number: int
 
 
+class Unserved(NamedTuple):
+    """An address of the uwsgi protocol where a web server could not connect `number` times since the first look, and
+    nobody listens. holder: of a socket whose path this was, 0 without one; is_down: whether each try must have failed,
+    not one in `fail_timeout`, as where other servers answer."""
+
+    address: str
+    program: str
+    reason: str
+    number: int
+    holder: int
+    is_down: bool
+
+
 class WaysIn(NamedTuple):
     """What leads clients to a uWSGI, as of the last look. ways: of its sockets with a path; came: whether requests came
     since the look before; lines, errors, sharers and dead_ends, addresses to which a router passes requests and where

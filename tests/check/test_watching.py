@@ -10,13 +10,16 @@ from msgspec.structs import replace
 from tests.support.captured_documents import document
 from tests.support.real_uwsgi import accepts, bare, free_port, wait_for_workers, wait_until
 from tests.support.simulated_server import MovableClock, Server
-from uwsgi_headroom.check.command import judge, share_samples
+from uwsgi_headroom.check import command
+from uwsgi_headroom.check.command import judge, parse_targets, share_samples
 from uwsgi_headroom.check.reports import render_lines
+from uwsgi_headroom.check.request import Request
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.documents.schema import ServerDocument as Document
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import File, Unix
+from uwsgi_headroom.surroundings import Unserved
 from uwsgi_headroom.terminal_text import print_lines
 from uwsgi_headroom.watch.watch import Watch
 
@@ -239,3 +242,16 @@ def test_names_of_others_do_nothing_to_a_terminal(capsys):
 
 def _renamed(reading: Reading) -> Reading:
     return replace(reading, snapshot=replace(reading.snapshot, version=HOSTILE))
+
+
+def test_where_no_uwsgi_listens(monkeypatch, capsys):
+    """If nobody named a server, what web servers cannot reach is judged like one. No command can look at it."""
+    reasons = ("No such file or directory", "Connection refused")
+    dead = Unserved("/run/shop.sock", "nginx", reasons[0], 33, 0, True)
+    left = Unserved("/run/blog.sock", "nginx", reasons[1], 1, 77, False)
+    monkeypatch.setattr(command, "ask", lambda _question: (left, dead))
+    assert command.run(Request(seconds=3.0), parse_targets(["/nowhere/stats"])) == 2
+    said = " ".join(capsys.readouterr().out.split())
+    assert "CRITICAL shop.sock - nginx sends requests to /run/shop.sock, and nobody listens there (No such file" in said
+    assert "WARNING blog.sock - nginx sends requests to /run/blog.sock, and the path of that socket is gone" in said
+    assert command.run(Request(seconds=3.0, addresses=("/nowhere/stats",))) == 3

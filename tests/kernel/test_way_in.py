@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 from urllib.request import urlopen
@@ -20,7 +21,7 @@ from tests.support.simulated_server import Server
 from uwsgi_headroom.kernel import way_in, web_servers
 from uwsgi_headroom.kernel.as_user import Ids, ask_as
 from uwsgi_headroom.kernel.aside import PausedError
-from uwsgi_headroom.kernel.way_in import FIRST_SECONDS, LOOK_SECONDS, WaysInReader, read_ways
+from uwsgi_headroom.kernel.way_in import FIRST_SECONDS, LOOK_SECONDS, WaysInReader, find_unserved, read_ways
 from uwsgi_headroom.stats import decode
 from uwsgi_headroom.surroundings import Way, WaysIn
 
@@ -102,6 +103,22 @@ def test_a_path_that_became_a_link_names_no_rival(path):
 
 
 @needs_root
+def test_where_web_servers_expect_a_uwsgi(path, monkeypatch):
+    """Nobody listens there, or the path of the socket is gone: then it is known whose it was."""
+    gone, stale, port = f"{path.parent}/gone", f"{path.parent}/stale", f"127.0.0.1:{free_port()}"
+    monkeypatch.setattr(way_in, "find_web_servers", lambda: (1,))
+    refused = Counter(
+        {("nginx", each, "Connection refused"): 3 for each in (str(path), gone, stale, port, f"{path}-none")}
+    )
+    monkeypatch.setattr(way_in, "find_refused", lambda *_: refused)
+    socket.socket(socket.AF_UNIX).bind(stale)
+    with listen(path), listen(gone):
+        os.unlink(gone)
+        found = {(each.address, each.holder, each.number, each.is_down) for each in find_unserved()}
+    addresses = {gone: os.getpid(), stale: 0, port: 0, f"{path}-none": 0}
+    assert found == {(address, holder, 3, True) for address, holder in addresses.items()}
+
+
 def test_who_may_name_files_of_the_web_server(monkeypatch):
     """The command lines of root's processes and one's own: another user can call a process nginx."""
     asked = []

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from uwsgi_headroom.kernel import web_servers
-from uwsgi_headroom.kernel.web_servers import find_errors, find_lines
+from uwsgi_headroom.kernel.web_servers import find_errors, find_lines, find_refused
 from uwsgi_headroom.surroundings import WebLine
 
 PASS = "a.sock", "uwsgi_pass", "uwsgi"
@@ -150,6 +150,28 @@ def test_a_line_of_a_log(line, to, cause, name, reason, monkeypatch):
     assert [(each.cause, each.name, each.reason, each.number) for each in found] == expected
     assert all(each.name or each.address in ("/old/a.sock", "10.231.77.2:3031") for each in found)
     assert "/me" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("line", "to", "address"),
+    [
+        (
+            f"connect() to unix:/run/b.sock failed (2: No such file) {CONNECTS}",
+            "uwsgi://unix:/run/b.sock:",
+            "/run/b.sock",
+        ),
+        (REFUSED, "uwsgi://127.0.0.1:3031", "127.0.0.1:3031"),
+        ("111)Connection refused: AH00957", "127.0.0.1:3031 (*)", "127.0.0.1:3031"),
+        (REFUSED, "http://127.0.0.1:3031", ""),  # perhaps none of uWSGI's
+        (f"connect() failed (11: {BUSY}) {CONNECTS}", OURS, ""),
+        (f"recv() failed (104: {RESET}) {HEAD}", OURS, ""),
+    ],
+)
+def test_where_no_uwsgi_answers(line, to, address, monkeypatch):
+    line = (APACHE if "AH0" in line else NGINX).format(line, to)
+    monkeypatch.setattr(web_servers, "_read_logs", lambda *_: [("nginx", "/e", f"x\n{line}\n{line}\n".encode())])
+    found = {(program, there): number for (program, there, _), number in find_refused((), 0).items()}
+    assert found == ({("nginx", address): 2} if address else {})
 
 
 @pytest.mark.parametrize(

@@ -46,10 +46,13 @@ from uwsgi_headroom.documents.predict import predict_what_if
 from uwsgi_headroom.documents.schema import Error, ServerDocument
 from uwsgi_headroom.errors import BlindError, ConfigError, ReadError
 from uwsgi_headroom.history.hour import ROW_SECONDS
+from uwsgi_headroom.kernel.aside import ask
 from uwsgi_headroom.kernel.host import wait_until_ready
+from uwsgi_headroom.kernel.way_in import find_unserved
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import Address, Http, ProcessOfApp, SocketOfApp, Unix
 from uwsgi_headroom.stats import EmperorSnapshot, Snapshot
+from uwsgi_headroom.surroundings import Unserved
 from uwsgi_headroom.terminal_text import print_lines
 from uwsgi_headroom.watch import suspend
 from uwsgi_headroom.watch.code_watch import CHECK
@@ -144,6 +147,31 @@ def describe_failure(watch: Watch, clock: Clock, reason: str, sentence: str, cha
         error=Error(reason=reason, message=sentence, change=change),
         events=(),
     )
+
+
+_UNSERVED = (
+    "{program} sends requests to {address}, and [not holder? nobody listens there][holder? the path of that socket is "
+    "gone] ({reason}): {number} failed in {seconds:duration}.",
+    "[not holder? Start the uWSGI with that `socket`, or let {program} name the address of one that runs.][holder? "
+    "Restart process {holder:plain}, whose socket it is. If that is an emperor with vassals on demand, leave `socket` "
+    "and `vacuum` out of their files: a vassal that ends removes the path.]",
+)
+
+
+def _describe_unserved(each: Unserved, clock: Clock, seconds: float) -> ServerDocument:
+    facts = {**each._asdict(), "holder": each.holder or None, "seconds": seconds}
+    sentence, change = (fill(text, facts) for text in _UNSERVED)
+    watch = Watch(each.address.rpartition("/")[2], Unix(each.address))
+    document = describe_failure(watch, clock, "not_found", sentence, change)
+    return replace(document, address="", status=("warning", "critical")[each.is_down])
+
+
+def _ask_unserved(request: Request) -> tuple[Unserved, ...]:
+    """Where web servers of this host expect a uWSGI, where nobody named one. It takes root."""
+    with suppress(OSError):
+        if not request.addresses and not request.no_log:
+            return ask(find_unserved)
+    return ()
 
 
 def describe_unread(name: str, address: Address, reason: str, sentence: str) -> ServerDocument:
@@ -465,8 +493,13 @@ async def _judge(
     _refuse_what_does_not_apply(request, targets)
     loop = asyncio.get_running_loop()
     end = loop.time() + request.wait
+    _ask_unserved(request)
     while True:
         documents = await judge_targets(targets, request, settings, stuck_seconds, show, keep)
+        known = {each.name for document in documents for each in document.sockets}
+        said = " ".join(each.title for document in documents for each in document.findings)
+        unserved = [each for each in _ask_unserved(request) if each.address not in known and each.address not in said]
+        documents += [_describe_unserved(each, Clock(), request.seconds or WATCH_SECONDS) for each in unserved]
         judged = [apply_thresholds(document, request.thresholds) for document in documents]
         if not request.since_reload:
             break

@@ -73,6 +73,8 @@ def _name_others(found: Everything) -> list[str]:
 
 def _list_commands(server: ServerDocument) -> Iterator[tuple[str, str]]:
     program = f"{'sudo ' * ('SUDO_USER' in os.environ)}{_program()}"
+    if not server.address:
+        return
     address = shlex.quote(server.address)
     yield "All figures:", f"{program} check --all {address}"
     yield "Watch it:", f"{program} top {address}"

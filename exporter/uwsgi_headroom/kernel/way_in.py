@@ -12,6 +12,7 @@ rivals. All of this is a question for `aside`: an odd file system, or another pr
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -28,10 +29,10 @@ from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.kernel.request_sets import find_sets, list_accepted, list_connections, name_listening
 from uwsgi_headroom.kernel.waits.programs import NAME
 from uwsgi_headroom.kernel.waits.system_calls import CALLS, parse_system_call, read_system_call
-from uwsgi_headroom.kernel.web_servers import find_errors, find_lines, find_web_servers
+from uwsgi_headroom.kernel.web_servers import find_errors, find_lines, find_refused, find_web_servers
 from uwsgi_headroom.record import UNKNOWN, Options, is_tcp
 from uwsgi_headroom.stats.server import Snapshot
-from uwsgi_headroom.surroundings import Keeper, Refusal, Rival, SharedSocket, Sharer, Way, WaysIn
+from uwsgi_headroom.surroundings import Keeper, Refusal, Rival, SharedSocket, Sharer, Unserved, Way, WaysIn
 
 LOOK_SECONDS, FIRST_SECONDS, PAUSE_SECONDS = 10.0, 4.0, 600.0
 """The shortest time between two looks at one server, 0.4 ms each; between the first two, which show whether requests
@@ -122,6 +123,23 @@ def read_ways(
     dead = [each for each in routed_to if every and _is_dead(master_pid, each, every)]
     keepers = tuple(_find_keepers(master_pid, *served, held))
     return WaysIn(tuple(ways), came, lines or (), errors or (), sharers, tuple(dead), keepers)
+
+
+def find_unserved() -> tuple[Unserved, ...]:
+    """Where web servers of this host expect a uWSGI, and nobody listens; a question for `aside`."""
+    own, web_servers, found = os.getpid(), find_web_servers(), list[Unserved]()
+    if refused := find_refused(web_servers, own):
+        bound, ports = _list_bound(), {_key(name) for name in name_listening(None).values() if is_tcp(name)}
+        listening = {each.name for each in bound} | {(each.file or (0, 0))[0] for each in bound}
+    for (program, address, reason), number in refused.most_common(_MOST_SOCKETS):
+        file, holder = address.startswith("/") and _find_file(own, address), None
+        if file == _NOTHING:
+            holder = next((_find_holder(each, own) for each in bound if each.name == address), None)
+        is_stale = file and reason == os.strerror(errno.ECONNREFUSED) and not listening & {address, file[0]}
+        if is_stale or _is_dead(own, address, ports):
+            is_down = number > 2 * len(web_servers)
+            found.append(Unserved(address, program, reason, number, getattr(holder, "pid", 0), is_down))
+    return tuple(found)
 
 
 class _Bound(NamedTuple):

@@ -127,8 +127,8 @@ _BEGAN: dict[tuple[int, int], int] = {}
 _LINE = re.compile(
     rb"^[\d/]{10} [\d:]{8} \[(?P<level>\w+)\] [\d#]{3,30}: \*\d+ (?P<said>(?:(?!, client: ).){1,500}), client: .*?"
     rb', upstream: "(?P<to>[^"\n]{1,200})'  # of nginx
-    rb"|^(?:\[[^]\n]{1,60}\] ){2,5}(?P<failed>\(\d+\)[^:\n]{1,80}): AH0\d+: .{1,20}attempt to connect to "  # of Apache
-    rb"(?:Unix domain socket )?(?P<there>\S{1,200}) ",
+    rb"|^(?:\[[^]\n]{1,60}\] ){2,5}(?P<failed>\(\d+\)[^:\n]{1,80}): AH0\d+: (?P<by>.{1,20})attempt to "  # of Apache
+    rb"connect to (?:Unix domain socket )?(?P<there>\S{1,200}) ",
     re.MULTILINE,
 )
 _CAUSE = re.compile(
@@ -190,6 +190,20 @@ def find_errors(
                 reason = os.strerror(int(number[1])) if number else cause.groupdict().get("other", b"").decode()
                 found[name, address, program, cause.lastgroup, reason, log] += 1
     return tuple([WebError._make([*each, count]) for each, count in found.most_common(_MOST_ERRORS)])
+
+
+def find_refused(web_servers: Sequence[int], pid: int) -> Counter[tuple[str, str, str]]:
+    """How often web servers could not connect, by their logs in the PID namespace of a process: by the program, the
+    address of the uwsgi protocol, and the reason."""
+    found = Counter[tuple[str, str, str]]()
+    for program, _, text in _read_logs(web_servers, pid):
+        for line in _LINE.finditer(text):
+            said, there = line["said"] or line["failed"], line["to"] or line["there"]
+            cause, number = _CAUSE.search(said), _NUMBER.search(said)
+            is_uwsgi = (line["to"] or line["by"]).startswith(b"uwsgi:")
+            if is_uwsgi and cause and number and cause.lastgroup == "refused":
+                found[program, _ADDRESS.findall(os.fsdecode(there))[0], os.strerror(int(number[1]))] += 1
+    return found
 
 
 def _read_logs(web_servers: Sequence[int], master_pid: int) -> Iterator[tuple[str, str, bytes]]:
