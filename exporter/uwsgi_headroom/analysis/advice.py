@@ -160,13 +160,13 @@ KEPT_CONNECTIONS = Reason(
 STAY_OPEN = Reason(
     "connections that stay open, such as WebSockets or event streams, hold the threads",
     "Serve these connections from a uWSGI of their own with `gevent`.",
-    "There, each takes only an async core. Or raise `threads` by as many as stay open: nothing can buffer them.",
+    "There, each takes only an async core. Or add a thread for each (`threads`): buffering does not help.",
 )
 SLOW_CLIENTS = Reason(
     "slow clients hold the threads",
     "Let the web server in front of uWSGI buffer requests and responses, as nginx does by default.",
-    "If you add threads, slow clients will also hold the new threads. WebSockets also wait for clients, and nothing "
-    "can buffer them: serve them from a uWSGI of their own with `gevent`.",
+    "If you add threads, slow clients will also hold the new threads. Buffering does not help WebSockets, which "
+    "also wait for clients: serve them from a uWSGI of their own with `gevent`.",
 )
 KEPT_OR_SLOW = Reason(
     "clients that are slow, or that keep connections open, hold the threads",
@@ -179,8 +179,8 @@ OWN_THREADS_COMPUTE = Reason(
     "threads that serve no request use much of the workers' CPU time",
     "[variable? Set `{variable}=1` in the environment of uWSGI, and compare the response times.]"
     "[not variable? Run `top -H -p {pid}` to find the threads that serve no request.]",
-    "`py-spy dump --pid {pid}` shows what they do. Move their work into a mule or the spooler; if a library computes "
-    "in threads, limit their number (`OMP_NUM_THREADS`).",
+    "`py-spy dump --pid {pid}` shows what background threads do. Move their work into a mule or the spooler; if a "
+    "library computes in threads, limit their number (`OMP_NUM_THREADS`).",
 )
 
 UNREACHABLE = (

@@ -155,7 +155,7 @@ def _list_untimed(server: ServerDocument) -> list[str]:
         facts: Facts = {"floor": flow.wait_is_floor, "wait": flow.queue_wait}
         return [
             fill("[floor? at least ]{wait:duration} in the listen queue", facts),
-            " for requests that wait there; the time in service is unknown",
+            ", if they wait there; the time in service is unknown",
         ]
     if stands_uncounted(flow):
         return ["not known", f": {waiting_clause(flow)}"]

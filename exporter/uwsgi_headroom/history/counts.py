@@ -285,8 +285,8 @@ class ServerCounts(Struct):
         int | None,
         _REPORTED.shown(
             "uwsgi_untracked_packets_total",
-            "Packets that the kernel dropped because it could not track their connection, in the same network "
-            "namespace, since the exporter first saw it: because the table was full, and for rarer reasons.",
+            "Packets that the kernel dropped because it could not track their connection, in the exporter's network "
+            "namespace, since the exporter first saw the server: because the table was full, and for rarer reasons.",
         ),
     ] = None
     brimming_seconds: Annotated[float | None, _REPORTED_SECONDS] = None

@@ -44,13 +44,13 @@ PROCESSES: Rows[ObservedServer] = {
         lambda server: max([each.threads for each in server.processes if each.threads], default=None),
     ),
     "uwsgi_task_limit_ratio": (
-        "How much of a cgroup's limit of processes and threads (`pids.max`) is in use, in the server's cgroup "
-        "with the fewest left; at 1, no thread can be started. Absent without a limit.",
+        "Share in use of a limit of processes and threads (`pids.max` of a cgroup, or `ulimit -u`), the one with the "
+        "fewest left; at 1, no thread can be started. Absent without a limit.",
         lambda server: tasks.used / tasks.most if (tasks := server.record.tasks) else None,
     ),
     "uwsgi_open_fds_limit": (
-        "The most files and sockets that a worker process may have open (RLIMIT_NOFILE, which `max-fd` sets): the "
-        "least of all workers.",
+        "Files and sockets that a worker process may have open (RLIMIT_NOFILE, which `max-fd` sets): the lowest "
+        "limit of all workers.",
         lambda server: min([each.most_fds for each in server.processes if each.most_fds], default=None),
     ),
 }
@@ -64,7 +64,7 @@ ROLE: Rows[RoleUse] = {
         lambda use: use.cpu_seconds,
     ),
     "uwsgi_process_resident_memory_bytes": (
-        "Resident memory of the same processes, by kind.",
+        "Resident memory of uWSGI's processes that are not workers, by kind.",
         lambda use: use.resident_bytes,
     ),
 }

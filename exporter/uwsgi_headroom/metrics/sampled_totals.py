@@ -52,7 +52,7 @@ SERVER_TOTALS: Rows[Totals] = {
     **tabulate_counts((*SOCKET, *SERVER)),
     "uwsgi_memory_growth_bytes_total": (
         "How far the memory of each worker process rose above what it had after its first request, summed over all "
-        "processes: a leak grows it although workers are replaced. Absent unless uWSGI reports memory "
+        "processes: a leak raises the sum although workers are replaced. Absent unless uWSGI reports memory "
         "(`memory-report`, `reload-on-rss`).",
         _grown_bytes,
     ),

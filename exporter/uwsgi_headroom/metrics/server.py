@@ -376,8 +376,8 @@ CLIENTS: Rows[ObservedServer] = {
         lambda server: sum_of_workers(server, "routed_requests"),
     ),
     "uwsgi_offloaded_requests_total": (
-        "Requests whose answer an offload thread of uWSGI sends, so that the worker is free before it has gone; of all "
-        "workers. Absent with stats-no-cores.",
+        "Requests whose response an offload thread of uWSGI sends, so that the worker is free sooner; of all workers. "
+        "Absent with stats-no-cores.",
         lambda server: sum_of_workers(server, "offloaded_requests"),
     ),
 }

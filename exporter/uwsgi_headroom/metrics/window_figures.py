@@ -92,8 +92,8 @@ WINDOW: Rows[Figures] = {
         lambda figures: figures.headroom.by_limit,
     ),
     "uwsgi_usable_headroom_ratio": (
-        "Factor by which load can grow until the mean queue wait is a quarter of the response time, but at least 20 ms "
-        "and at most 0.1 s; at 1 or less, requests already wait. Absent without a headroom or a response time.",
+        "Factor by which load can grow until the mean queue wait is a quarter of the response time (at least 20 ms, at "
+        "most 0.1 s); at 1 or less, requests already wait. Absent without a headroom or a response time.",
         lambda figures: figures.headroom.usable,
     ),
     "uwsgi_hot_worker_ratio": (
@@ -137,7 +137,7 @@ WORKER_IN_WINDOW: Rows[WorkerFigures] = {
         lambda worker: worker.response_time,
     ),
     "uwsgi_worker_interpreter_load": (
-        "CPU seconds used per second. Near 1, the worker's one interpreter is saturated and its threads queue for it.",
+        "The worker's CPU seconds per second. Near 1, its one interpreter is saturated: threads queue for it.",
         lambda worker: worker.interpreter_load,
     ),
 }
@@ -162,7 +162,7 @@ each_timed = each_found(each_summed, _spread_times)
 
 RESPONSE_TIMES: Rows[Histogram] = {
     "uwsgi_response_time_seconds{le}": (
-        "Time in service inside uWSGI, without the wait in the listen queue, of completed requests without static "
+        "Time in service inside uWSGI, without the wait in the listen queue, of completed requests, except static "
         "files. Count and sum are uWSGI's own; buckets are estimated from samples.",
         lambda times: times,
     ),
@@ -183,7 +183,7 @@ OBJECTIVE: Rows[tuple[Slo, Totals]] = {
         lambda judged: judged[0].objective,
     ),
     "uwsgi_slo_requests_total": (
-        "Requests that count for the objective: completed ones without static files, lost ones, dropped connections "
+        "Requests that count for the objective: completed ones (except static files), lost ones, dropped connections "
         "of a full TCP queue of this server, and those in service for longer than the threshold.",
         lambda judged: judged[1].judged,
     ),

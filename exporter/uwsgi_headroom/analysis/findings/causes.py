@@ -160,7 +160,7 @@ HANDLERS_OCCUPY = Kind(
     title="Timers or cron jobs of the application keep threads from serving requests.",
     evidence="On average, timers, cron jobs and other handlers of uWSGI's signals occupy {handlers:mean} of "
     "{threads:thread}[wait? ; {wait}].",
-    meaning="uWSGI runs each handler in a free worker, unless it has another target, and its thread takes no request.",
+    meaning="Unless it has another target, each handler runs in a free worker, whose thread then takes no request.",
     act="Let a mule run the handlers: set `mules = 1`, and add `target='mule'` to their decorators.",
     then="An example is `@timer(60, target='mule')`. Or make the handlers shorter.",
     clause="timers or cron jobs of the application occupy workers",

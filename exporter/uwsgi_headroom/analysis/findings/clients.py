@@ -64,12 +64,12 @@ LEFT_EARLY = Kind(
     evidence="In at least {number} of {requests:request} ({part:fine_percent}), the client left before the "
     "response[unread? , or stopped sending the request ({unread})][time? ; a request takes {time:duration} in "
     "uWSGI][wait? ; {wait}].",
-    meaning="The work for these requests is wasted, and is done again if the clients retry. It is no failure of the "
+    meaning="The work for these requests is wasted, and is done again if the clients retry. This is no failure of the "
     "application, although uWSGI counts an exception for each.",
     act="[warning? Compare the timeouts of clients and web server with the response times, and read its error log.]",
-    then="[warning? Where they only leave event streams or downloads, nothing is wrong. If requests wait in the listen "
-    "queue, shorten that wait first. Then raise the shorter timeouts (`uwsgi_read_timeout` or `proxy_read_timeout` of "
-    "nginx, `http-timeout` of uWSGI), or make requests shorter.]",
+    then="[warning? Where clients only leave event streams or downloads, nothing is wrong. If requests wait in the "
+    "listen queue, shorten that wait first. Then raise the shorter timeouts (`uwsgi_read_timeout` or "
+    "`proxy_read_timeout` of nginx, `http-timeout` of uWSGI), or make requests shorter.]",
     runbook="UwsgiExceptionsHigh",
 )
 UPLOADS_LEFT = replace(
@@ -102,7 +102,7 @@ MOST_LEFT = replace(
     title="Most responses come too late: clients have left, and uWSGI still serves their requests.",
     act="[size? Lower `listen` to {size:plain}: a request then waits {short:duration} at most.]"
     "[not size? Shorten the wait in the listen queue.]",
-    then="[size? More are turned away, but the others get their response in time. ]Let clients pause before a retry.",
+    then="[size? More clients are turned away, but the rest get a response in time. ]Let clients pause before a retry.",
     page_after=60,
 )
 
@@ -112,7 +112,7 @@ GIVEN_UP = replace(
     evidence="At least {number}[counted?  of {requests:request} ({part:fine_percent})] took longer than {patience} s.",
     meaning="The router then closes the connection: the client gets no response, and the worker works in vain. A "
     "response sent in parts is not cut off.",
-    act="[warning? Raise `http-timeout` ({patience}) above the time of the longest request, or make it shorter.]",
+    act="[warning? Raise `http-timeout` ({patience}) above the time of the longest request, or shorten that request.]",
     then="",
 )
 
@@ -134,10 +134,10 @@ WORKS_ON = Kind(
     title="Requests go on after their response: clients do not wait for their end.",
     evidence="Of {serving:request} in service, {answered} {answered:has|have} sent a response, or a part of it, and "
     "the client has closed its connection[time? ; a request takes {time:duration} in uWSGI][wait? ; {wait}].",
-    meaning="uWSGI counts a request until its thread is free. So response times here include work that clients do not "
-    "wait for, such as a `close()` of the response that sends mail.",
+    meaning="uWSGI times a request until its thread is free. So response times here include work that clients do not "
+    "wait for, such as mail that the response's `close()` sends.",
     act="Move the work that follows the response to a spooler, a mule or a job queue.",
-    then="Until then it holds the thread: if threads are scarce, others wait for it.",
+    then="That work holds a thread: if threads are scarce, other requests wait for one.",
     clause="[warning? requests hold their threads after their response]",
     fills_threads=True,
 )
@@ -175,14 +175,14 @@ FEW_PARAMETERS = replace(
     MOST_RAISE,
     title="Requests fail, because the web server passes almost no variables on.",
     act="Add `include uwsgi_params;` to the location with `uwsgi_pass` ({place}).",
-    then="A block with a `uwsgi_param` of its own inherits none of those outside.",
+    then="A block with a `uwsgi_param` of its own inherits none from outside.",
 )
 NO_SPACE = replace(
     MOST_RAISE,
     severity="critical or warning",
     title="Requests fail, because a disk is full.",
     act="Free up disk space where {place} writes.",
-    then="`df -h` and `df -i` show which file systems are full. A quota has the same effect.",
+    then="`df -h` and `df -i` show which file systems are full. Or a quota may be used up.",
     log=("traceback",),
 )
 
@@ -211,7 +211,7 @@ NOT_FOUND = Kind(
     title="uWSGI's log says that [warning? nearly all][info? half of the] responses are errors (status 4xx).",
     evidence="{number} of {requests:request} ({part:fine_percent}) got status 400, 401, 403, 404, 405 or 429, the "
     "last one {status}.[routed?  uWSGI's own routing ended them.][not routed?  " + UNPROVEN + "]",
-    meaning="uWSGI counts such a response like any other. Mostly, paths or host names are not those that the "
+    meaning="uWSGI counts such a response like any other. Usually, paths or host names are not those that the "
     "application expects.",
     act="[routed? Find the rule of `route` that ends these requests.]"
     "[not routed, bad? Find out what the application refuses: a host name, or a request body without a length.]"

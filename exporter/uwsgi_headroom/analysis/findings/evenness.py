@@ -56,8 +56,8 @@ HURTS = Kind(
     "CPU. Its requests take {response_time:duration}, against {calm:duration} on less busy workers[mean?  ({mean} on "
     "average)][lock_waiters? ; {lock_waiters:mean} of its threads wait for the interpreter lock (GIL)][spare? ; "
     "{spare} threads of other workers are idle].{route}",
-    meaning="In one process, only one thread at a time can run Python: the threads of this worker wait for it (GIL). "
-    "With equal shares, the mean response time would be {saved:duration} ({cost:percent}) shorter.",
+    meaning="In one process, only one thread at a time can run Python: the threads of this worker wait for their turn "
+    "(GIL). With equal shares, the mean response time would be {saved:duration} ({cost:percent}) shorter.",
     act="[mapped? Let the web server spread the load evenly over the sockets of `map-socket`, or remove "
     "`map-socket`.][not mapped, not split? Let every worker take requests from the same sockets.][split? Use more "
     "processes and fewer threads, such as {split} instead of {now}][fits?  ({fits})][split? .]",
@@ -96,7 +96,7 @@ ONE_FAST = replace(
     meaning="A worker that responds faster is free sooner for the next request. If it has lost its connection to a "
     "database, for example, each of its requests may fail at once. Or it served other kinds of requests.",
     act="Check the access log of the web server for failed requests.",
-    then="Also check uWSGI's log for its errors. If its requests fail, restart it: `kill -HUP` with its PID.",
+    then="Also check uWSGI's log for errors. If the worker's requests fail, restart it: `kill -HUP` with its PID.",
 )
 HARMLESS = replace(
     UNDECIDED,
@@ -106,7 +106,7 @@ HARMLESS = replace(
     + ". The busiest interpreter uses {load:cpu} of a CPU[saved? ; even shares would save {saved:percent}].",
     meaning="[mapped? The web server loads the sockets of `map-socket` unevenly. This is harmless here: the listen "
     "queues of these sockets are nearly empty.][not mapped? The kernel does not choose evenly among the free threads. "
-    "Another one serves a request just as well.]",
+    "Another thread serves a request just as well.]",
     act="",
 )
 

@@ -147,8 +147,8 @@ HANG = replace(
     title="Requests hang at a lock, while others are completed.",
     evidence="On average, {waiting:mean} of {busy:mean} busy threads ({share:percent}) wait for a lock, and nearly all "
     "of this time is that of requests that were not completed.",
-    meaning="What they wait for is kept by a long request, in a deadlock, by code that never releases it, or at the "
-    "end of Python: `sys.exit()` in a request waits for the other threads of its worker, which do not end.",
+    meaning="The lock is held by a long request, in a deadlock, by code that never releases it, or at the end of "
+    "Python: `sys.exit()` in a request waits for the other threads of its worker, which do not end.",
     act="Run {calls}: a thread in `_shutdown` of threading.py has called `sys.exit()`.",
     then="Return an error instead, and end a worker only from outside. Otherwise, take locks in the same order "
     "everywhere, release them after an exception, too, and give each wait a timeout.",
@@ -183,9 +183,9 @@ WAIT_ALONE = replace(
     title="Requests wait on locks or events until a timeout or another process ends the wait.",
     meaning="No other thread could end the wait. `Event().wait(seconds)` is a sleep if nobody sets the event.",
     act="Run {calls} to see at which lines the threads wait.",
-    then="If it is a lock or a connection of a pool, it was never given back, such as after an exception: repair that, "
-    "and reload uWSGI. If it is a sleep, shorten it, or raise `threads`: it needs no CPU. If it waits for another "
-    "process, make that process faster first.",
+    then="If they wait for a lock or a pool's connection, it was never given back, such as after an exception: repair "
+    "that, and reload uWSGI. If they sleep, shorten the sleep, or raise `threads`: a sleep needs no CPU. If they wait "
+    "for another process, make that process faster first.",
     clause="[bound? the threads wait on locks or events that no other thread of their worker can release]",
 )
 
@@ -198,7 +198,7 @@ HELD_ASLEEP = Kind(
     "wait{of_request}.[rest?  Background threads, which serve no requests, use {rest:cpu} of the {by_workers:cpu} CPUs "
     "that the workers use.]",
     meaning="The thread that holds the lock waits without releasing it. The usual cause is an extension module.",
-    act="Run {native} to find the call of an extension module that holds the lock.",
+    act="Run {native} to find the extension-module call that holds the lock.",
     then="Until this call is fixed, more processes help, because each process has its own interpreter lock. {more}.",
     clause="a call that does not compute holds the interpreter lock (GIL)",
     runbook="UwsgiInterpreterBound",

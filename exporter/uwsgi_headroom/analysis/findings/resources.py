@@ -105,7 +105,7 @@ MEMORY_STALLS = Kind(
     act="[cgroup? Raise the memory limit of uWSGI's cgroup][not cgroup? Add memory to the host], or use fewer "
     "`processes`.",
     then="[cgroup? The limit is MemoryHigh or MemoryMax of a unit, --memory of Docker, resources.limits.memory of a "
-    "pod.][not cgroup? Run `ps -eo rss,args --sort=-rss | head` to see which programs take it.]",
+    "pod.][not cgroup? Run `ps -eo rss,args --sort=-rss | head` to see which programs use it.]",
 )
 
 MEMORY_IS_SHORT = replace(
@@ -185,7 +185,7 @@ DISK_FULL = Kind(
     evidence="It has uWSGI's {use}, and {free:bytes} of free space[inodes? , but no inode for another file].",
     meaning="Files that the application writes, larger request bodies (`post-buffering`), and log lines are lost.",
     act="[inodes? Delete files there.][not inodes? Free up space there.]",
-    then="`du -x[inodes?  --inodes] {where} | sort -n | tail` shows what takes it.",
+    then="`du -x[inodes?  --inodes] {where} | sort -n | tail` shows what takes most.",
 )
 
 METRICS_FILES = Kind(

@@ -116,7 +116,7 @@ ALIKE = replace(
     severity="warning",
     title="Some requests wait for a backend for the same long time, most likely until a timeout.",
     evidence="The slowest {slowest} of the requests take {least} or little more each, and mostly wait for {backend}.",
-    meaning="When a client library gives up, the user has waited in vain, and mostly gets an error.",
+    meaning="When a call times out, the user has waited in vain, and usually gets an error.",
     act="Find out why requests to {backend} are not answered.",
     then="Set a shorter timeout, and pause before a retry. `--uwsgi-log` counts responses with server errors.",
 )

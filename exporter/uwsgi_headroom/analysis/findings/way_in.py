@@ -51,7 +51,7 @@ REPLACED = Kind(
     "takes connections]. [came? Requests still come to this uWSGI.][not came? No request comes to this uWSGI.]"
     + _NAMED,
     meaning="A second start of the same configuration does this: uWSGI removes what is at the path, and binds its own "
-    "socket there. In a deploy that is meant.",
+    "socket there. In a deploy, this is fine.",
     act="[seen? Stop {process} and restart this uWSGI, unless that process replaces it.][not seen? Restart "
     "uWSGI: after a reload it still has the socket without a path.]",
     keeps_out=True,
@@ -191,7 +191,7 @@ SHORT = replace(
 UNREAD = replace(
     LARGE_HEADS,
     title="uWSGI closes connections before it has read the request, and the web server ({program}) loses responses.",
-    meaning="Most often the application responds to an upload before it reads the body.",
+    meaning="Usual cause: the application answers an upload before reading the body.",
     act="[read? Set `post-buffering` to 8192, or let the application read each body before it responds.]"
     "[not read? Read uWSGI's log: if it names no request that is rejected, set `post-buffering` to 8192.]",
     then="With `proxy_request_buffering off`, nginx may pass on uploads without a length, which WSGI does not read: "
@@ -286,10 +286,10 @@ DEAD_END = Kind(
 STOPPED = Kind(
     code="requests_stopped",
     severity="info",
-    title="Requests came, and none comes any more.",
+    title="Requests came, but none come any more.",
     evidence="None has come for {idle:duration}; {rate:rate} came before.",
     meaning="uWSGI does not see what keeps clients away, if anything does: a web server, a firewall, or the night.",
-    act="If clients should be active, ask for a page, and read the web server's error log.",
+    act="If clients should be active, load a page, and read the web server's error log.",
 )
 QUIET = 50
 """So many requests would have come in the meantime, at the rate before, if chance alone does not explain it."""

@@ -154,7 +154,7 @@ RESPAWNED = Kind(
     title="Workers were restarted.",
     evidence="{ended:Worker} ended {respawns:times} in the last {seconds:duration}[life? ; on average over "
     "all workers, a worker lives for {life:duration}].",
-    meaning="uWSGI replaces workers that exit, or reach a limit, or at a reload, or with `idle`.[counted?  No request "
+    meaning="uWSGI replaces workers that exit or reach a limit, at a reload, and with `idle`.[counted?  No request "
     "was lost.]",
     act="[life? Raise `max-requests`: each worker lives for less than a minute.]",
     event="worker_ended",
