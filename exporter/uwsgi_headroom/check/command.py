@@ -74,7 +74,7 @@ which time a log is read for the first time."""
 
 SAMPLES_PER_SECOND = 40.0
 """The most, of all servers together: percentiles of a single one begin at 20 ms. An exporter takes 5 of each, for as
-long as it runs, but `check` ends soon. As there, receiving takes 1 % of the time."""
+long as it runs, but `check` ends soon."""
 
 LOOKS_PER_SECOND = 20.0
 """The same of servers without stats: each sample looks at all threads."""
@@ -83,8 +83,7 @@ _FACTS_SECONDS = 0.15
 """The least time between two readings of the kernel's facts: less than an exporter's between two samples."""
 
 _MOST_CPU = 0.1
-"""The share of a CPU that sampling may take: `check` runs when something is wrong, often for want of CPU. A sample of
-8x8 with 16 requests in flight takes 3 ms (docs/dev/evidence.md)."""
+"""The share of a CPU that sampling may take: `check` runs when something is wrong, often for want of CPU."""
 
 _MOST_CPU_OF_ALL = 0.04
 """The same where nobody named a server: of every server of this machine."""
@@ -101,8 +100,7 @@ async def judge(
 
     If uWSGI is loading its application at the end, as after a full reload, it waits until that is done, for as long
     again at most. After a suspension (Ctrl-Z) it starts again, so that no figure covers a time without samples.
-    Cancelled early, it judges by the samples so far; cancelled again, it skips the last read. A server that cannot be
-    read or judged has the status `unknown`.
+    Cancelled early, it judges by the samples so far; cancelled again, it skips the last read.
     """
     watch.holds_findings = False
     try:
@@ -347,7 +345,7 @@ async def judge_targets(
 
 def share_samples(watches: Sequence[Watch]) -> None:
     """Sample a single server as often as uWSGI's safety permits, and none of several less often than an exporter. The
-    kernel is asked no more often than by an exporter: what else samples show does not need it."""
+    kernel is asked no more often than by an exporter."""
     for watch in watches:
         most = LOOKS_PER_SECOND if isinstance(watch.address, ProcessOfApp | SocketOfApp) else SAMPLES_PER_SECOND
         watch.pace.set_rate(max(DEFAULT_SAMPLES_PER_SECOND, most / len(watches)))

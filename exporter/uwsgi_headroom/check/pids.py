@@ -1,6 +1,6 @@
 """Runs `pids`: prints the command that restarts some workers, with the PIDs of now, and what is lost by it.
 
-It sends no signal itself. An alert is minutes old, and the PIDs in it may be of other processes by now.
+It sends no signal itself.
 
 What the signals do was tried on uWSGI 2.0.31 (`tests/check/test_pids.py`): a worker that gets SIGTERM ends at once, and
 its master starts another one in its slot; one that gets SIGHUP first completes what is in service. Everything else that

@@ -1,8 +1,7 @@
 """Proves which process here is the master whose PID is in a stats document, and which are its workers.
 
 A PID has a meaning only within one PID namespace, and the document has those of uWSGI's own. Without a proof, a host
-fact might be about another process, so there are no host facts; the reason says why and what to do. The page and the
-log show the reason to the operator.
+fact might be about another process, so there are no host facts; the reason says why and what to do.
 
 There are two proofs. For a UNIX socket, the kernel gives the PID of the peer (SO_PEERCRED, in the reader's own
 namespace), and `NSpid` its PID in its own namespace. For TCP on an address of this machine, the process must hold the

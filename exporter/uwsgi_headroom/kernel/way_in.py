@@ -6,8 +6,7 @@ the master sees it. An inherited socket may have been bound where other mounts a
 less its own. On file systems that say one device to stat(2) and another to sock_diag (overlayfs, Btrfs), a file that
 differs proves nothing.
 
-Workers whose master is gone end by themselves, as soon as they serve no request (seen on 2.0.31): nobody looks for such
-rivals. All of this is a question for `aside`: an odd file system, or another process, may never answer.
+All of this is a question for `aside`: an odd file system, or another process, may never answer.
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@ one, and known messages in their error logs. Questions for `aside`.
 No command of a web server is run: `nginx -t` opens logs and resolves names, `nginx -T` prints secrets. Of a line with
 such an address, the path, the number and the directive are kept.
 
-What a web server does to uWSGI's responses, or where it connects instead, is in no counter of uWSGI's. Of lines of a
-log that are newer than the first look, the message and the address alone are read, nothing of a request.
+Of lines of a log that are newer than the first look, the message and the address alone are read, nothing of a request.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Findings about the way in: what keeps clients from uWSGI's sockets, or takes requests in its place.
 
 A path that no longer leads to uWSGI is no harm while requests come by another way, such as a bind mount. Only what the
-web server's own files name is critical: other users of this host may have web servers for other things.
+web server's own files name is critical: other users may have web servers for other things.
 """
 
 from __future__ import annotations
