@@ -123,32 +123,39 @@ _MOST_LOG_BYTES, _MOST_DESCRIPTORS, _MOST_ERRORS = 1 << 20, 256, 8
 _BEGAN: dict[tuple[int, int], int] = {}
 """The size of each log, by its device and inode, when this process first saw it."""
 
+_HEAD = rb"^[\d/]{10} [\d:]{8} \[(?P<level>\w+)\] [\d#]{3,30}: "
+_CLIENT = rb', client: [^,"\n]{1,60}, server: [^"\n]{0,300}, request: "[^"\n]*"'
+_HOST = rb'(?:, host: "[^"\n]*")?(?:, referrer: "[^"\n]*")?$'
+"""Of nginx. Whole lines are matched, because a message may quote a path that quotes such a line."""
+
 _LINE = re.compile(
-    rb"^[\d/]{10} [\d:]{8} \[(?P<level>\w+)\] [\d#]{3,30}: \*\d+ (?P<said>(?:(?!, client: ).){1,500}), client: .*?"
-    rb', upstream: "(?P<to>[^"\n]{1,200})'  # of nginx
+    _HEAD + rb"\*\d+ (?P<said>(?:(?!, client: ).){1,500})" + _CLIENT + rb'(?:, subrequest: "[^"\n]*")?'
+    rb', upstream: "(?P<to>[^"\n]{1,200})"' + _HOST +
     rb"|^(?:\[[^]\n]{1,60}\] ){2,5}(?P<failed>\(\d+\)[^:\n]{1,80}): AH0\d+: (?P<by>.{1,20})attempt to "  # of Apache
     rb"connect to (?:Unix domain socket )?(?P<there>\S{1,200}) ",
     re.MULTILINE,
-)
+)  # fmt: skip
 _CAUSE = re.compile(
-    rb"(?P<none_alive>no live upstreams)|(?P<timed_out>upstream timed out .* while reading re)|(?P<large_head>upstream "
-    rb"sent too big header)|upstream prematurely closed connection while reading (?:(?P<closed>re)|(?P<short>up))"
-    rb"|(?P<not_buffered>(?:\((?:13|28): [^)]*\)|has written only \d+ of \d+) while reading upstream)"
-    rb"|(?P<unread>\((?:104|32): [^)]*\) while (?:reading|sending request to)\b.* upstream)"
-    rb'|(?P<no_file>^open\(\) "[^"]{1,400}" failed \(\d+: [^)]*\)$)'
-    rb"|(?P<refused>\((?!11:)\d+: [^)]*\) while connecting to upstream|^\(\d+\))|(?P<busy>\(11: [^)]*\) while conn)"
+    rb"^(?:(?P<none_alive>no live upstreams)|(?P<timed_out>upstream timed out .* while reading re)|(?P<large_head>"
+    rb"upstream sent too big h)|upstream prematurely closed connection while reading (?:(?P<closed>re)|(?P<short>up))"
+    rb'|(?P<not_buffered>\w+\(\) (?:"[^"]*" )?(?:failed \((?:13|28): [^)"]*\)|has written only \d+ of \d+) while '
+    rb"reading upstream$)"
+    rb"|(?P<unread>\w+\(\) failed \((?:104|32): [^)]*\) while (?:reading|sending request to)\b.* upstream$)"
+    rb'|(?P<no_file>open\(\) "[^"]{1,400}" failed \(\d+: [^)]*\)$)'
+    rb'|(?P<refused>[^"]*\((?!11:)\d+: [^)"]*\) while connecting to upstream$|\(\d+\))'
+    rb'|(?P<busy>[^"]*\(11: [^)"]*\) while conn))'
 )
 _ERRORS = (b"error", b"crit", b"alert", b"emerg")
 _OTHER = re.compile(rb"(?P<other>SSL_do_handshake\(\) failed|[A-Za-z][A-Za-z .,/-]{9,79}?(?= while |[^A-Za-z .,/-]|$))")
 """What else it says of an error: no name, number or quotation."""
 
 _OF_ALL = re.compile(
-    rb"^[\d/]{10} [\d:]{8} \[error\] [\d#]{3,30}: \*\d+ "
-    rb"(?:client intended to send (?P<body_limit>too large body)|limiting (?P<rate_limit>requests|connections)\b)"
-    rb'|open\(\) "[^"\n]{1,300}/\d{10}" failed \((?P<uploads>\d+): [^)]*\), client: '
-    rb"|(?P<full>\d worker_connections are not enough|accept4?\(\) failed \(24: )",
+    _HEAD + rb"(?:\*\d+ client intended to send (?P<body_limit>too large body)"
+    rb"|\*\d+ limiting (?P<rate_limit>requests|connections)\b"
+    rb'|\*\d+ open\(\) "[^"\n]{1,300}/\d{10}" failed \((?P<uploads>\d{1,5}): [^)"\n]*\)' + _CLIENT + _HOST +
+    rb"|(?:\*\d+ )?(?P<full>\d+ worker_connections are not enough|accept4?\(\) failed \(24: ))",
     re.MULTILINE,
-)
+)  # fmt: skip
 """What nginx says of all its clients."""
 
 _ANY = re.compile(
@@ -158,7 +165,7 @@ _ANY = re.compile(
 )
 """The first words of an error that names no upstream: they have nothing of a request."""
 
-_NUMBER, _ADDRESS = re.compile(rb"\((\d+)\b"), re.compile(r"(?:\w+://)?(?:unix:)?(/[^:|]*|[^/|]*)")
+_NUMBER, _ADDRESS = re.compile(rb"\((\d{1,5})\b"), re.compile(r"(?:\w+://)?(?:unix:)?(/[^:|]*|[^/|]*)")
 
 
 def find_errors(
@@ -220,5 +227,25 @@ def _read_logs(web_servers: Sequence[int], master_pid: int) -> Iterator[tuple[st
                         began = _BEGAN.setdefault(key, size)
                         file.seek(max(began if began <= size else 0, size - _MOST_LOG_BYTES))
                         if key not in seen:
-                            yield procfs.read_name(pid), path, file.read(_MOST_LOG_BYTES)
+                            yield procfs.read_name(pid), path, _drop_doubtful(file.read(_MOST_LOG_BYTES))
                         seen.add(key)
+
+
+_LONGEST = 2048
+_DOUBTFUL = re.compile(rb'(?:%0a|" was not found in "|": password mismatch)[^\n]*\n', re.IGNORECASE)
+
+
+def _drop_doubtful(text: bytes) -> bytes:
+    """The text without messages that a client may have written. nginx writes a line break in a path or in the name of a
+    user as it is, in a message of `_LONGEST` bytes at most, which says so in its last line, unless it is cut off."""
+    starts = [0, *(each.end() for each in re.finditer(b"\n", text))]
+    known = {*starts}
+    ends = [each.end() for each in _DOUBTFUL.finditer(text)]
+    ends += [
+        each + _LONGEST for each in starts if each + _LONGEST in known and b"\n" in text[each : each + _LONGEST - 1]
+    ]
+    kept, begin = list[bytes](), 0
+    for end in sorted(ends):
+        kept.append(text[begin : max(begin, end - _LONGEST)])
+        begin = end
+    return b"\n".join([*kept, text[begin:]])
