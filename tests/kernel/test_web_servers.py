@@ -241,7 +241,7 @@ REQUESTED = 'client: 192.0.2.7, server: , request: "GET /{} HTTP/1.1", host: "a"
         f'open() "/srv/a\n{FORGED}\n{FORGED[:38]} x" failed (2: x), {REQUESTED.format("%0A2026")}\n',
         f'open() "/srv/{FORGED[38:]}" failed (2: x), {REQUESTED.format("2%20connect")}\n',
         f'open() "/srv/{FORGED[38:]}, referrer: "" failed (2: x), {REQUESTED.format("2%20connect")}\n',
-        f'open() "/srv/"(111: x) {CONNECTS}" failed (2: x), {REQUESTED.format("a")}, referrer: "x", upstream: "{OURS}"\n',
+        f'open() "/"(111: x) {CONNECTS}" failed (2: x), {REQUESTED.format("a")}, referrer: "x", upstream: "{OURS}"\n',
         f'open() "/srv/"({"9" * 12}: x) {CONNECTS}" failed (2: x), {REQUESTED.format("a")}\n',
         f'user "a\n{FORGED}\n" was not found in "/etc/users", {REQUESTED.format("")}\n',
         f'user "a\n{FORGED}\n": password mismatch, {REQUESTED.format("")}\n',
@@ -251,7 +251,7 @@ REQUESTED = 'client: 192.0.2.7, server: , request: "GET /{} HTTP/1.1", host: "a"
 def test_what_a_client_writes_into_the_log(said, log, monkeypatch):
     """nginx writes a path and the name of a user as they are decoded, with line breaks and quotation marks."""
     line = NGINX.format("upstream sent too big header", OURS)
-    text = web_servers._drop_doubtful(f"{FORGED[:38]} {said}{line}\n".encode())
+    text = web_servers._drop_doubtful(f"{FORGED[:38]}{said}{line}\n".encode())
     monkeypatch.setattr(web_servers, "_read_logs", lambda *_: [("nginx", "/e", text)])
     assert find_refused((), 0) == {}
     assert [(each.cause, each.number) for each in find_errors(SOCKETS[:2], (), 0, LINES)] == [("large_head", 1)]
