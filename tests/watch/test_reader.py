@@ -128,24 +128,40 @@ async def test_the_same_document_is_decoded_once():
     assert server.clients == 3
 
 
-async def test_a_document_from_before_the_end_of_a_busy_worker_is_read_again(tmp_path):
-    """Once: if the worker is still busy in the next document, its request is lost."""
-    path, outcomes = tmp_path / "stats", list[Reading]()
+def busy(path: str, **keys: object) -> bytes:
+    variables = ["REQUEST_METHOD=POST", f"PATH_INFO={path}", ""]
+    cores = [{"in_request": 1, "vars": variables, "req_info": {"request_start": 1_795_250_000}}, {"in_request": 0}]
+    worker = {"id": 1, "pid": 8, "accepting": 1, "status": "busy", "respawn_count": 1, "cores": cores, **keys}
+    return json.dumps({"version": "2.0.31", "pid": 7, "workers": [worker]}).encode()
+
+
+@pytest.mark.parametrize(
+    ("after", "seen", "documents", "looks"),
+    [
+        (busy("/", cores=[{"in_request": 0}]), False, [0, 0], 3),
+        (busy("/"), False, [1, 1], 3),  # its request is lost
+        (busy("/"), True, [1, 1], 2),  # its end was seen before the document
+        (b"{", False, [1, "truncated", "truncated"], 1),
+        (b"", False, ["not_found", "not_found"], 1),  # as after a reload, which it ended for
+    ],
+)
+async def test_a_document_from_before_the_end_of_a_busy_worker_is_read_again(after, seen, documents, looks, tmp_path):
+    """Once, and the worker is then judged by what is known."""
+    path, outcomes, facts = tmp_path / "stats", list[Reading | ReadError](), list[HostFacts]()
 
     def end(*_arguments: object) -> HostFacts:
-        path.write_bytes(bodies.pop(0))
-        return HostFacts()
+        path.write_bytes(after) if after else path.unlink(missing_ok=True)
+        facts.append(HostFacts())
+        return facts[-1]
 
-    for after in ({"cores": [{"in_request": 0}]}, {}):
-        reader = Reader("shop", File(str(path)), on_outcome=lambda _at, outcome: outcomes.append(outcome))
-        reader._host.read_facts = end  # a worker ends between the document and the facts
-        before, ended = busy("/"), busy("/", **after)
-        bodies = [ended, ended, before, ended]
-        path.write_bytes(before)
-        await reader.read()
-        await reader.read()
-    assert [outcome.snapshot.workers[0].busy_threads for outcome in outcomes] == [0, 0, 1, 1]
-    assert reader.attempts == 2
+    reader = Reader("shop", File(str(path)), on_outcome=lambda _at, outcome: outcomes.append(outcome))
+    reader._host.read_facts = end  # a worker ends between the document and the facts
+    path.write_bytes(busy("/"))
+    reader._ended = seen
+    await reader.read()
+    await reader.read()
+    said = [each.reason if isinstance(each, ReadError) else each.snapshot.workers[0].busy_threads for each in outcomes]
+    assert (said, len(facts)) == (documents, looks)
 
 
 @contextlib.contextmanager
@@ -347,13 +363,6 @@ def test_slow_changes_are_all_written(tmp_path, caplog):
     caplog.set_level(logging.INFO)
     read_in_turn(tmp_path / "stats.json", ["x", "{}"], reads=40, seconds=30.0)
     assert len(caplog.records) == 40
-
-
-def busy(path: str, **keys: object) -> bytes:
-    variables = ["REQUEST_METHOD=POST", f"PATH_INFO={path}", ""]
-    cores = [{"in_request": 1, "vars": variables, "req_info": {"request_start": 1_795_250_000}}, {"in_request": 0}]
-    worker = {"id": 1, "pid": 8, "accepting": 1, "status": "busy", "respawn_count": 1, "cores": cores, **keys}
-    return json.dumps({"version": "2.0.31", "pid": 7, "workers": [worker]}).encode()
 
 
 class Watched:

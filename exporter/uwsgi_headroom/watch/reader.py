@@ -119,7 +119,9 @@ class Reader:
         self._decoded: tuple[int, stats.AnySnapshot] | None = None
         self.faults: set[object] = set()
         self._log = LogLimit(name, _log, self._clock.monotonic).log
-        self._closed = self._paused = self._had_ended = False
+        self._closed = self._paused = False
+        self._ended = False  # whether a busy worker's process was gone before the document
+        self._held: Reading | None = None  # while its document is read again
 
     def search_web_files(self, *, logs: bool) -> None:
         """Also search the files, or the error logs as well, of the web server for its sockets, as for one look."""
@@ -184,6 +186,7 @@ class Reader:
 
     def _start(self) -> None:
         self._started = self._clock.monotonic()
+        self._ended = self._ended or bool(self._whole and _have_ended(self._whole))
         if isinstance(self.address, source.Unix):
             self._under_way = source.begin_unix(
                 self.address,
@@ -240,11 +243,16 @@ class Reader:
 
     def _finish(self, outcome: Reading | ReadError) -> None:
         self._under_way = None
-        had_ended, self._had_ended = self._had_ended, isinstance(outcome, Reading) and _busy_worker_ended(outcome)
-        if self._had_ended and not had_ended:
+        held, self._held, had_ended = self._held, None, self._ended
+        self._ended = isinstance(outcome, Reading) and _have_ended(outcome, missing=True)
+        if self._ended and not had_ended and isinstance(outcome, Reading):
+            self._held = outcome
+            self._on_cpu(time.thread_time() - self._cpu_began)
             self._start()
             return
         try:
+            if held and not _says_more(outcome, held):
+                self._on_outcome(held.at, held)
             self._on_outcome(self._clock.monotonic(), outcome)
         except Exception as error:  # noqa: BLE001 - as above
             outcome = self.fault(error)
@@ -396,6 +404,8 @@ class Reader:
             self._log(logging.INFO, "no process facts", detail=outcome.host.off)
 
 
+_SOON_SECONDS = 1.0
+
 GONE: frozenset[Reason] = frozenset({"refused", "not_found"})
 """The reasons of failed reads that say at once that nobody listens there."""
 
@@ -444,11 +454,20 @@ class RouteNamer:
         return ServedRoutes(names=self._book.names, generations=self._book.generations, numbers=numbers)
 
 
-def _busy_worker_ended(reading: Reading) -> bool:
-    """Whether a busy worker's process is gone. If it ended after the document, only another says what it completed."""
-    return any(
-        each.busy_threads and reading.process_is_missing(each) for each in getattr(reading.snapshot, "workers", ())
-    )
+def _have_ended(reading: Reading, *, missing: bool = False) -> bool:
+    """Whether the process of a busy worker has ended since the reading, or was missing in it: if it ended after the
+    document was written, only another says what it completed."""
+    busy = [each for each in getattr(reading.snapshot, "workers", ()) if each.busy_threads and each.pid]
+    if missing:
+        return any(map(reading.process_is_missing, busy))
+    return not all(os.path.exists(f"/proc/{pid}") for each in busy if (pid := reading.host.local_pid(each.pid)))
+
+
+def _says_more(outcome: Reading | ReadError, held: Reading) -> bool:
+    """Whether a later outcome replaces a reading: soon after it, or after a reload, as which the end was no loss."""
+    if isinstance(outcome, ReadError):
+        return outcome.reason in GONE
+    return outcome.at - held.at < _SOON_SECONDS
 
 
 def _has_same_processes(snapshot: AnySnapshot, whole: Reading) -> bool:
