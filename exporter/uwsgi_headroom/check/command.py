@@ -494,7 +494,7 @@ async def _judge(
     _ask_unserved(request)
     while True:
         documents = await judge_targets(targets, request, settings, stuck_seconds, show, keep)
-        known = {each.name for document in documents for each in document.sockets}
+        known = {each.name for document in documents if document.state == "up" for each in document.sockets}
         said = " ".join(each.title for document in documents for each in document.findings)
         unserved = [each for each in _ask_unserved(request) if each.address not in known and each.address not in said]
         documents += [_describe_unserved(each, Clock(), request.seconds or WATCH_SECONDS) for each in unserved]
