@@ -151,8 +151,8 @@ _UNSERVED = (
     "{program} sends requests to {address}, and [not holder? nobody listens there][holder? the path of that socket is "
     "gone] ({reason}): {number} failed in {seconds:duration}.",
     "[not holder? Start the uWSGI with that `socket`, or let {program} name the address of one that runs.][holder? "
-    "Restart process {holder:plain}, whose socket it is. If that is an emperor with vassals on demand, leave `socket` "
-    "and `vacuum` out of their files: a vassal that ends removes the path.]",
+    "Restart process {holder:plain}, whose socket it is; if it is an emperor, leave `socket` out of the files of vassals "
+    "on demand.]",
 )
 
 
