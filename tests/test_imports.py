@@ -39,7 +39,7 @@ DOORS = {
     "history": """code_time counts events hour integrals named_hours response_times.bins response_times.queue_waits
         response_times.totals rows totals window""",
     "kernel": """answering as_user aside backlogs cpus facts host memory namespaces options processes procfs
-        proof request_sets setup sock_diag stacks waits""",
+        proof request_sets setup sock_diag stacks waits way_in""",
     "metrics": "exposition family",
     "report": "command request",
     "service": "config_check serve",

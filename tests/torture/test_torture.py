@@ -28,8 +28,8 @@ def test_a_hundred_faults_break_nothing(of):
 def test_what_breaks_is_found(of, monkeypatch):
     """A worker that counts as dead because the exporter lacks memory."""
     read = [each for each in of.places if each.site.startswith("kernel/processes.py") and each.call == "read"]
-    fault = Fault(next(each for each in read if each.step), "ENOMEM")
-    assert not of.find_broken(fault)
+    faults = [Fault(each, "ENOMEM") for each in read if each.step][:9]  # at a busy worker, it is asked again
+    assert not any(map(of.find_broken, faults))
     monkeypatch.setattr(procfs, "PASSING", frozenset())
     monkeypatch.setattr(processes, "_value_if_permitted", lambda ask: ask())
-    assert any("ended: False -> True" in line for line in of.find_broken(fault))
+    assert any("ended: False -> True" in line for fault in faults for line in of.find_broken(fault))
