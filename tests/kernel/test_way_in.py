@@ -111,12 +111,15 @@ def test_where_web_servers_expect_a_uwsgi(path, monkeypatch):
         {("nginx", each, "Connection refused"): 3 for each in (str(path), gone, stale, port, f"{path}-none")}
     )
     monkeypatch.setattr(way_in, "find_refused", lambda *_: refused)
+    monkeypatch.setattr(way_in, "_STALE_SECONDS", 0.0)
     socket.socket(socket.AF_UNIX).bind(stale)
     with listen(path), listen(gone):
         os.unlink(gone)
         found = {(each.address, each.holder, each.number, each.is_down) for each in find_unserved()}
     addresses = {gone: os.getpid(), stale: 0, port: 0, f"{path}-none": 0}
     assert found == {(address, holder, 3, True) for address, holder in addresses.items()}
+    monkeypatch.setattr(way_in, "_STALE_SECONDS", 60.0)  # a uWSGI in a container may have started again
+    assert stale not in [each.address for each in find_unserved()]
 
 
 def test_who_may_name_files_of_the_web_server(monkeypatch):
@@ -326,8 +329,8 @@ def test_what_a_request_starts(tmp_path, how):
         assert [(each.program, each.connections) for each in found.keepers] == [("sleep", 1)] * (how == "inherited")
 
 
-def test_a_socket_that_another_program_inherited():
-    """Its connections wait for nobody, unless a process of this program has it as well."""
+def test_a_socket_that_another_program_inherited(monkeypatch):
+    """Its connections wait for nobody, unless a process of this program has it as well, or one serves a connection."""
     with socket.socket() as own, socket.socket() as older, socket.socket() as client:
         for each in (own, older):
             each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -340,6 +343,14 @@ def test_a_socket_that_another_program_inherited():
             assert list(way_in._find_left(held, Path("/proc/self/comm").read_text().strip())) == []
             older.close()
             (found,) = way_in._find_left(held, "uwsgi")
+            monkeypatch.setattr(way_in, "list_accepted", lambda pids, names: [{1: (0.0, False)} for _ in pids])
+            assert list(way_in._find_left(held, "uwsgi")) == []
             child.kill()
         name = f"127.0.0.1:{own.getsockname()[1]}"
         assert (found.name, found.pid, found.socket, found.number) == (name, child.pid, "left", 1)
+
+
+def test_names_of_workers(monkeypatch):
+    """Since Python 3.14, a worker's first thread has a name of its own."""
+    monkeypatch.setattr(way_in.procfs, "read_name", ["uwsgi", "uWSGIWorker1Cor", "sleep"].__getitem__)
+    assert [way_in._is_of("uwsgi", pid) for pid in range(3)] == [True, True, False]

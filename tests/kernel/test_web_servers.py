@@ -97,6 +97,7 @@ NGINX = (
 APACHE = "[Mon Nov 30 06:55:26 2026] [proxy:error] [pid 67:tid 93] ({}: uwsgi: attempt to connect to {} failed"
 OURS = "uwsgi://unix:/run/a.sock:"
 DENIED, RESET, PIPE = "Permission denied", "Connection reset by peer", "Broken pipe"
+NO_FILE = "No such file or directory"
 CONNECTS, BUSY = "while connecting to upstream", "Resource temporarily unavailable"
 REFUSED = f"connect() failed (111: Connection refused) {CONNECTS}"
 HEAD = "while reading response header from upstream"
@@ -124,6 +125,7 @@ def log(tmp_path):
         (f"upstream timed out (110: Connection timed out) {HEAD}", OURS, "timed_out", "a.sock", "Connection timed out"),
         (f"connect() to unix:/run/a.sock failed (13: {DENIED}) {CONNECTS}", OURS, "refused", "a.sock", DENIED),
         (f"upstream sent invalid chunked response {HEAD}", OURS, "other", "a.sock", CHUNKED),
+        ('open() "/srv/a (1).jpg" failed (2: No such file or directory)', OURS, "no_file", "a.sock", NO_FILE),
         (f'upstream sent invalid header: "X-User: me" {HEAD}', OURS, "other", "a.sock", "upstream sent invalid header"),
         (f"13){DENIED}: AH02454", "Unix domain socket /run/a.sock (shop:0)", "refused", "a.sock", DENIED),
         ("111)Connection refused: AH00957", "127.0.0.1:3031 (*)", "refused", ":3031", "Connection refused"),
@@ -244,6 +246,8 @@ REQUESTED = 'client: 192.0.2.7, server: , request: "GET /{} HTTP/1.1", host: "a"
         f'open() "/"(111: x) {CONNECTS}" failed (2: x), {REQUESTED.format("a")}, referrer: "x", upstream: "{OURS}"\n',
         f'open() "/srv/"({"9" * 12}: x) {CONNECTS}" failed (2: x), {REQUESTED.format("a")}\n',
         f'user "a\n{FORGED}\n" was not found in "/etc/users", {REQUESTED.format("")}\n',
+        f'FastCGI sent in stderr: "x\n{FORGED}\n", {REQUESTED.format("")}, upstream: "fastcgi://unix:/php:"\n',
+        f'open() "/srv/a\n{FORGED}\n" failed (2: x), {REQUESTED.format("f?name=%250a")}, upstream: "{OURS}"\n',
         f'user "a\n{FORGED}\n": password mismatch, {REQUESTED.format("")}\n',
         f'open() "/srv/a\n{FORGED}\n/{"b" * 2047}'[: 2048 - 39] + "\n",  # cut off
     ],
@@ -273,3 +277,4 @@ def test_what_is_read_of_a_log(log):
     log.truncate()
     assert look(line) == [1]
     assert find_errors(SOCKETS[:2], (10**9, 2), os.getpid(), LINES) == ()
+    assert find_errors((), (os.getpid(),), os.getpid(), ()) == ()

@@ -151,8 +151,8 @@ _UNSERVED = (
     "{program} sends requests to {address}, and [not holder? nobody listens there][holder? the path of that socket is "
     "gone] ({reason}): {number} failed in {seconds:duration}.",
     "[not holder? Start the uWSGI with that `socket`, or let {program} name the address of one that runs.][holder? "
-    "Restart process {holder:plain}, whose socket it is; if it is an emperor, leave `socket` out of the files of vassals "
-    "on demand.]",
+    "Restart process {holder:plain}, whose socket it is; if it is an emperor, leave `socket` out of the files of its "
+    "vassals on demand.]",
 )
 
 

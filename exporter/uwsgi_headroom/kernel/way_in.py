@@ -42,6 +42,7 @@ _MOST_SOCKETS, _MOST_DESCRIPTORS = 16, 256
 _SEARCH_SECONDS, _ASK_SECONDS, _KEEPER_SECONDS = 0.1, 0.2, 1.0
 _LOOKS = 20  # at a process that may take requests, 2 ms apart: whether it holds a connection
 _MOST_USERS = 8
+_STALE_SECONDS, _STILL_SECONDS = 60.0, 0.1
 
 
 class WaysInReader:
@@ -135,6 +136,8 @@ def find_unserved() -> tuple[Unserved, ...]:
         if file == _NOTHING:
             holder = next((_find_holder(each, own) for each in bound if each.name == address), None)
         is_stale = file and reason == os.strerror(errno.ECONNREFUSED) and not listening & {address, file[0]}
+        # A uWSGI with a network of its own may have started again since: then the file is new.
+        is_stale = is_stale and file and time.time() - file[2] > _STALE_SECONDS
         if is_stale or _is_dead(own, address, ports):
             is_down = number > 2 * len(web_servers)
             found.append(Unserved(address, program, reason, number, getattr(holder, "pid", 0), is_down))
@@ -234,7 +237,7 @@ def _find_sharers(
     leaders, forks = {master_pid}, list[Sharer]()
     for pid in procfs.list_processes(_SEARCH_SECONDS):
         with suppress(OSError):
-            stat = procfs.read_name(pid) == program and procfs.read_process_stat(pid)
+            stat = _is_of(program, pid) and procfs.read_process_stat(pid)
             leader = stat.parent if stat and procfs.read_name(stat.parent) == program else pid
             if not stat or not leaders.isdisjoint((pid, leader)) or mounts != os.readlink(f"/proc/{pid}/ns/mnt"):
                 continue
@@ -257,14 +260,24 @@ def _find_left(held: frozenset[int], program: str) -> Iterator[Sharer]:
     inherited them from an earlier uWSGI with `reuse-port`."""
     listeners = sock_diag.list_listeners("inet", seconds=_SEARCH_SECONDS)
     own = {each.name for each in listeners if each.inode in held}
-    for each in [each for each in listeners if each.name in own and each.queue and each.inode not in held]:
-        holders = dict[int, str]()
+    found = [each for each in listeners if each.name in own and each.queue and each.inode not in held]
+    time.sleep(_STILL_SECONDS * bool(found))  # who accepts shortens its queue, or serves what it has accepted
+    later = {each.inode: each.queue or 0 for each in sock_diag.list_listeners("inet", seconds=_SEARCH_SECONDS) if found}
+    for each in [each for each in found if later.get(each.inode, 0) >= (each.queue or 0)]:
+        holders = list[int]()
         for pid in procfs.list_processes(_SEARCH_SECONDS):
             with suppress(OSError):
-                if each.inode in (procfs.read_socket_inodes(pid) or ()):
-                    holders[pid] = procfs.read_name(pid)
-        if holders and program not in holders.values():
-            yield Sharer(each.name, min(holders), 0.0, "left", number=each.queue)
+                holders += [pid] * (each.inode in (procfs.read_socket_inodes(pid) or ()))
+        with suppress(OSError):  # it has ended
+            is_ours = 1 in holders or any(_is_of(program, pid) for pid in holders)
+            if holders and not is_ours and not any(list_accepted(holders, [each.name])):
+                yield Sharer(each.name, min(holders), 0.0, "left", number=each.queue)
+
+
+def _is_of(program: str, pid: int) -> bool:
+    """Whether a process has the name of a master or, since Python 3.14, of a worker."""
+    name = procfs.read_name(pid)
+    return name == program or name.startswith("uWSGIWorker")
 
 
 def _is_forked(pid: int, parent: int, master_pid: int, inode: int) -> bool:
@@ -292,7 +305,7 @@ def _find_keepers(master: int, workers: Sequence[int], names: Sequence[str], hel
         with suppress(OSError):
             targets = {target for _, target in procfs.list_descriptors(pid, _MOST_DESCRIPTORS)}
             age, name = time.time() - (procfs.read_start(pid) or time.time()), procfs.read_name(pid)
-            if targets & lost and targets & own and name != program and age >= _KEEPER_SECONDS:
+            if targets & lost and targets & own and not _is_of(program, pid) and age >= _KEEPER_SECONDS:
                 found.append(Keeper(age, "".join(NAME.findall(name)[:1]), len(targets & lost)))
                 lost -= targets
     yield from [each._replace(connections=sum([one.connections for one in found])) for each in sorted(found)[-1:]]

@@ -165,7 +165,10 @@ _ANY = re.compile(
 )
 """The first words of an error that names no upstream: they have nothing of a request."""
 
-_NUMBER, _ADDRESS = re.compile(rb"\((\d{1,5})\b"), re.compile(r"(?:\w+://)?(?:unix:)?(/[^:|]*|[^/|]*)")
+_NUMBER, _ADDRESS = (
+    re.compile(rb"(?:^|.* (?:failed|out) )\((\d{1,5})\b"),
+    re.compile(r"(?:\w+://)?(?:unix:)?(/[^:|]*|[^/|]*)"),
+)
 
 
 def find_errors(
@@ -174,6 +177,8 @@ def find_errors(
     """What the logs of those in the PID namespace of a uWSGI say of its sockets, and of addresses with the port or the
     file name of one. sockets: name, address and protocol of each; web_servers: processes; lines: which lead to one: if
     there are any, what is said of all clients is about this uWSGI."""
+    if not sockets:
+        return ()
     ours = [(name, compile_address(address)) for name, address, _ in sockets]
     ends = {address.rpartition(":" if is_tcp(address) else "/")[2] for _, address, _ in sockets}
     found, groups = Counter[tuple[Any, ...]](), {each.group: each.name for each in lines}
@@ -232,12 +237,14 @@ def _read_logs(web_servers: Sequence[int], master_pid: int) -> Iterator[tuple[st
 
 
 _LONGEST = 2048
-_DOUBTFUL = re.compile(rb'(?:%0a|" was not found in "|": password mismatch)[^\n]*\n', re.IGNORECASE)
+_DOUBTFUL = re.compile(
+    rb'(?:%(?:25)*0a|, upstream: "fastcgi:|" was not found in "|": password mismatch)[^\n]*\n', re.IGNORECASE
+)
 
 
 def _drop_doubtful(text: bytes) -> bytes:
-    """The text without messages that a client may have written. nginx writes a line break in a path or in the name of a
-    user as it is, in a message of `_LONGEST` bytes at most, which says so in its last line, unless it is cut off."""
+    """The text without messages that a client may have written. nginx writes a line break in a path, in the name of a
+    user or from FastCGI as it is, in a message of `_LONGEST` bytes at most, whose last line shows it, or is cut off."""
     starts = [0, *(each.end() for each in re.finditer(b"\n", text))]
     known = {*starts}
     ends = [each.end() for each in _DOUBTFUL.finditer(text)]
