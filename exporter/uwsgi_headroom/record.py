@@ -106,6 +106,7 @@ class Options(Struct, frozen=True):
     http_manage_expect: bool | None = None
     http_to: tuple[str, ...] | None = None
     http_socket: tuple[str, ...] | None = None
+    http11_socket: tuple[str, ...] | None = None
     emperor: tuple[str, ...] | None = None
     zerg: tuple[str, ...] | None = None
     emperor_stats: str | None = None

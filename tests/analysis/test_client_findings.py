@@ -11,7 +11,7 @@ from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.findings import Finding, clients, collect_findings, correct_headroom, way_in
 from uwsgi_headroom.analysis.verdict import say_verdict, worst_status
 from uwsgi_headroom.history.window import Window
-from uwsgi_headroom.record import LogMessage, LogRecord
+from uwsgi_headroom.record import Backlog, LogMessage, LogRecord
 from uwsgi_headroom.surroundings import Keeper, Refusal, Sharer, Way, WaysIn, WebError
 from uwsgi_headroom.uwsgi_log.messages import MESSAGES
 
@@ -35,6 +35,22 @@ def test_the_verdict_names_what_keeps_clients_out():
     for ways in (WaysIn((GONE,)), WaysIn((REPLACED,)), WaysIn((REFUSED,)), WaysIn((CLEAR,), errors=(error,))):
         found, verdict = judged(ways)
         assert found[0].title.rstrip(".")[1:] in verdict
+
+
+@pytest.mark.parametrize(
+    ("name", "address", "reason", "own", "act"),
+    [
+        ("127.0.0.1:3031", "127.0.0.1:3031", "Cannot assign requested address", "127.0.0.1:3031", "over a UNIX socket"),
+        ("127.0.0.1:3031", "127.0.0.1:3031", "Connection refused", "127.0.0.1:3031", "Compare the socket's address"),
+        ("", "10.99.7.2:3031", "Connection refused", "127.0.0.1:3031", "Let uWSGI listen there"),
+        ("", "10.99.7.2:3031", "Connection timed out", ":3031", "Let the firewall in between pass this port"),
+    ],
+)
+def test_what_a_web_server_that_cannot_connect_needs(name, address, reason, own, act):
+    error = WebError(name, address, "nginx", "refused", reason, "/e", 30)
+    server = describe(ways_in=WaysIn(errors=(error,)), time=AT, queues={own: Backlog(0, 100, None)})
+    (found,) = collect_findings(figures_of(window(20, worker(1, 0, each=0.0)), server))
+    assert act in found.change
 
 
 @pytest.mark.parametrize(

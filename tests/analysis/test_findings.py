@@ -13,7 +13,7 @@ from uwsgi_headroom.analysis.findings.threads import find_change
 from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.verdict import verdict_sentence, worst_status
 from uwsgi_headroom.history.window import Window
-from uwsgi_headroom.record import Backlog, Setup, SocketHolders
+from uwsgi_headroom.record import UNKNOWN, Backlog, Options, Setup, SocketHolders
 
 SLEEPING = {"sleep": 2.0}
 """What threads wait for that more of them would serve."""
@@ -123,6 +123,16 @@ def test_clients_that_keep_their_connections(waiting, held):
     assert connections_hold_threads(figures_of(kept, TWO)) is held
     grave = [(each.severity, "`http11-socket`" in each.change) for each in diagnose(kept) if each.severity != "info"]
     assert grave == [("critical", True)] * held
+
+
+def test_the_option_that_keeps_connections():
+    """It is the cause also where threads that wait for clients count as busy."""
+    held = full({"client": 8.0})
+    acts = [
+        diagnose(held, setup=known)[0].change
+        for known in (replace(UNKNOWN, options=Options(http11_socket=("?",))), UNKNOWN)
+    ]
+    assert ["Write `http-socket` in place of `http11-socket`" in act for act in acts] == [True, False]
 
 
 def test_the_worst_harm_is_that_of_the_verdict():

@@ -186,7 +186,7 @@ def test_every_option_that_is_read_is_used_by_a_rule_or_elsewhere():
         "spooler_harakiri",
     }
     elsewhere |= {"threads_stacksize", "http_manage_expect", "http_keepalive"}
-    elsewhere |= {"emperor", "emperor_stats", "cheaper_rss_limit_soft", "http_to", "zerg"}
+    elsewhere |= {"emperor", "emperor_stats", "cheaper_rss_limit_soft", "http_to", "http11_socket", "zerg"}
     """Used by findings, the owners of sockets, the sampling of waits, outages and `discover`."""
     assert NAMES.keys() - read == elsewhere
 

@@ -157,6 +157,11 @@ KEPT_CONNECTIONS = Reason(
     "Let a web server, or uWSGI's `http` router with `http-keepalive`, hold the connections of clients.",
     "With `http11-socket`, each connection holds a thread until it is closed; `http-socket` closes it at once.",
 )
+KEPT_BY_OPTION = Reason(
+    "clients that keep connections to `http11-socket` open hold the threads",
+    "Write `http-socket` in place of `http11-socket`: it closes each connection after the response.",
+    "Or let the web server in front keep fewer connections than uWSGI has threads (nginx: `keepalive`).",
+)
 STAY_OPEN = Reason(
     "connections that stay open, such as WebSockets or event streams, hold the threads",
     "Serve these connections from a uWSGI of their own with `gevent`.",
@@ -307,6 +312,8 @@ def killed_fill_threads(figures: Figures) -> bool:
 def _explain_clients(figures: Figures) -> Advice | None:
     if figures.share("client") < MOSTLY:
         return None
+    if figures.server.setup.options.http11_socket:
+        return KEPT_BY_OPTION.advise()
     if connections_hold_threads(figures):
         return KEPT_CONNECTIONS.advise()
     if wait_for_websockets(figures.server):

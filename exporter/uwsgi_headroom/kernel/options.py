@@ -204,7 +204,7 @@ FIELDS: Mapping[str, str] = {
 """The field of an option's value, by the option's name in all its spellings."""
 
 _SHOWN: Mapping[str, re.Pattern[str]] = {
-    **dict.fromkeys(("emperor", "zerg"), re.compile(r"(?!)")),
+    **dict.fromkeys(("emperor", "http11_socket", "zerg"), re.compile(r"(?!)")),
     "chmod_socket": re.compile(r"[0-7]{0,4}", re.ASCII),
     "http": re.compile(r"[\w.:*\[\]-]{0,100}:[0-9]{1,5}", re.ASCII),
     "http_socket": re.compile(r"[\w.:*\[\]-]{0,100}:[0-9]{1,5}", re.ASCII),

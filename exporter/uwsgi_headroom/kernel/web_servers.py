@@ -174,9 +174,9 @@ _NUMBER, _ADDRESS = (
 def find_errors(
     sockets: Sequence[tuple[str, str, str]], web_servers: Sequence[int], master_pid: int, lines: Sequence[WebLine]
 ) -> tuple[WebError, ...]:
-    """What the logs of those in the PID namespace of a uWSGI say of its sockets, and of addresses with the port or the
-    file name of one. sockets: name, address and protocol of each; web_servers: processes; lines: which lead to one: if
-    there are any, what is said of all clients is about this uWSGI."""
+    """What the logs of those in the PID namespace of a uWSGI, or of this process, say of its sockets, and of addresses
+    with the port or the file name of one. sockets: name, address and protocol of each; web_servers: processes; lines:
+    which lead to one: if there are any, what is said of all clients is about this uWSGI."""
     if not sockets:
         return ()
     ours = [(name, compile_address(address)) for name, address, _ in sockets]
@@ -223,7 +223,8 @@ def _read_logs(web_servers: Sequence[int], master_pid: int) -> Iterator[tuple[st
     for pid in web_servers:
         with suppress(OSError):
             is_roots = {*(procfs.read_status("Uid", f"/proc/{pid}/status") or ())} == {b"0"}
-            is_beside = os.readlink(f"/proc/{pid}/ns/pid") == os.readlink(f"/proc/{master_pid}/ns/pid")
+            beside = [os.readlink(f"/proc/{each}/ns/pid") for each in (master_pid, os.getpid())]
+            is_beside = os.readlink(f"/proc/{pid}/ns/pid") in beside
             for number, path in list(procfs.list_descriptors(pid, _MOST_DESCRIPTORS * (is_roots and is_beside))):
                 if "err" in os.path.basename(path):
                     with os.fdopen(procfs.open_regular(f"/proc/{pid}/fd/{number}"), "rb") as file:

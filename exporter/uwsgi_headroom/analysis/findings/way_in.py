@@ -227,7 +227,8 @@ CANNOT_CONNECT = replace(
     meaning="Clients get status 502 or 503, and no request comes.",
     act="[abstract? Give uWSGI's `socket` a path: {program} knows no abstract ones.]"
     "[not abstract, missing? Move the socket to a directory that uWSGI and {program} both see, such as in /run.]"
-    "[not abstract, not missing? Compare the socket's address and mode with the configuration of {program}.]",
+    "[ports? Let {program} connect over a UNIX socket: all local ports towards this one are in use.]"
+    "[not abstract, not missing, not ports? Compare the socket's address and mode with {program}'s configuration.]",
     then="[not abstract, missing? With `PrivateTmp`, each service has its own /tmp.][not missing? If both are right, a "
     "security module such as SELinux or a firewall may refuse it.]",
     keeps_out=True,
@@ -237,7 +238,8 @@ ELSEWHERE = replace(
     severity="warning or info",
     title="The web server ({program}) sends requests to an address where it cannot connect: {address}.",
     act="[path? Let the web server name uWSGI's path, or give uWSGI this one as an absolute path.]"
-    "[not path? Let uWSGI listen there: 127.0.0.1 is out of reach for other containers and hosts.]",
+    "[not path, all? Let the firewall in between pass this port: uWSGI listens on all addresses.]"
+    "[not path, not all? Let uWSGI listen there: 127.0.0.1 is out of reach for other containers and hosts.]",
     then="The reason: {reason}. uWSGI listens on {own:list}.",
 )
 _ROWS = {
@@ -298,6 +300,9 @@ _FITTING = {"uwsgi": "uwsgi_pass", "http": "proxy_pass", "fastcgi": "fastcgi_pas
 """The directive of nginx for each protocol of uWSGI."""
 
 
+_ALL = ("", "0.0.0.0", "[::]", "*")  # noqa: S104 - names
+
+
 def find(figures: Figures) -> Iterator[Finding]:
     ways, none, is_counted = figures.server.ways_in, figures.none_came, figures.window.is_counted
     for way in ways.ways * (is_counted or figures.flow.observed is not None):
@@ -355,7 +360,9 @@ def _describe(figures: Figures, error: WebError) -> Finding:
         "read": bool(figures.server.log and not figures.server.log.off),
         "missing": error.reason == os.strerror(errno.ENOENT),
         "abstract": error.name.startswith("@"),
+        "ports": error.reason == os.strerror(errno.EADDRNOTAVAIL),
         "path": error.address.startswith("/"),
+        "all": not {f"{host}:{error.address.rpartition(':')[2]}" for host in _ALL}.isdisjoint(figures.server.queues),
         "address": Private(error.address, "not one of uWSGI's"),
         "own": Private([paths.get(name, name) for name in figures.server.queues], "other ones"),
     }
