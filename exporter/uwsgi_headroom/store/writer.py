@@ -198,7 +198,7 @@ class Database:
         """Write one minute; whether its record could be stored."""
         server = self._number_of(minute.server)
         for event in minute.events:
-            what = f"{event.kind} {','.join(map(str, event.workers))}"
+            what = f"{event.kind} {','.join(map(str, event.workers))}{event.title * (event.kind == 'log_message')}"
             values = server, event.since, what, event.time, msgspec.json.encode(event)
             self._execute("REPLACE INTO events VALUES (?, ?, ?, ?, ?)", *values)
         if not minute.record:
