@@ -279,6 +279,9 @@ def test_the_newest_comes_first():
     assert [event.title for event in journal.since(20.0)] == ["b", "late"]
     assert journal.latest_of("reload").title == "b"
     assert journal.latest_of("server_down") is None
+    # A clock that was ahead of the reload before.
+    journal.add(25.0, "reload", "c")
+    assert journal.latest_of("reload").title == "c"
 
 
 def test_repeated_events_are_joined():

@@ -319,6 +319,16 @@ def test_a_reload_begins_anew():
     assert count(serve) == 70
 
 
+def test_running_time_that_is_unknown_for_a_moment_takes_nothing_away():
+    """The host's clock is set back during a request."""
+
+    def serve(server: Server) -> None:
+        fail(server)
+        server[1].running_time = None if server[1].requests == 50 else 0.0
+
+    assert count(serve) == 60
+
+
 @pytest.mark.parametrize(
     ("counts", "kind"),
     [

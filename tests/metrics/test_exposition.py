@@ -93,6 +93,13 @@ def test_a_name_that_does_something_to_a_terminal(openmetrics):
     assert rb'g{a="caf\\udce9\\x1b[31m\\u202e\\r"} 1.0' in body
 
 
+def test_a_name_that_is_the_escape_of_another():
+    """A name with a character that is escaped, and one that has the escape as its text, have a series each."""
+    body = {"version": "2.0.31", "workers": [], "locks": [{"a\u200b": 0}, {r"a\u200b": 7}]}
+    held = [value for name, value in series(up("s", json.dumps(body).encode())).items() if "uwsgi_lock_held" in name]
+    assert held == [0, 1]
+
+
 def test_both_formats_parse():
     """The library's parsers read both formats with the same result."""
     collected = list(families(EVERYTHING))

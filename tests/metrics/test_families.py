@@ -19,12 +19,14 @@ from uwsgi_headroom.analysis.findings import Finding, Held
 from uwsgi_headroom.analysis.findings.kind import Kind
 from uwsgi_headroom.analysis.worker_states import count_harmful_now, count_workers_sharing_one_cpu
 from uwsgi_headroom.errors import REASONS, StatsError
+from uwsgi_headroom.history.code_time import CodeTotals
 from uwsgi_headroom.history.events import KINDS
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.subsystems import crontab_schedule
 from uwsgi_headroom.record import Options, ServerRecord, Setup, Waits, WorkerRecord
 from uwsgi_headroom.stats.raw import Cron
+from uwsgi_headroom.surroundings import RoleUse
 from uwsgi_headroom.watch.recorder import Verdict
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -78,6 +80,16 @@ def test_websockets_do_not_count_as_stuck():
         waiting = replace(threads, outcome=replace(threads.reading, host=host))
         counts.append(series(waiting)['uwsgi_threads_stuck{server="gevent"}'])
     assert counts == [0, 5]
+
+
+def test_totals_that_another_watch_has_counted_have_no_series():
+    """While stats are silent, the watch of the kernel's figures has counted less: counters would fall, and jump."""
+    one = proven("threads_4x8_busy")
+    host = replace(one.reading.host, roles=(RoleUse("master", 1, 5.0, None, 1),))
+    one = replace(one, outcome=replace(one.reading, host=host), code=CodeTotals(observed_seconds=7.0))
+    names = {"uwsgi_process_cpu_seconds_total", "uwsgi_code_observed_seconds_total"}
+    for each, shown in (one, names), (replace(one, is_silent=True), set()):
+        assert names & {line.name for family in families([each]) for line in family.samples} == shown
 
 
 @pytest.mark.parametrize("name", GOLDENS)

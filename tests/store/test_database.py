@@ -136,6 +136,15 @@ def test_events_replace_what_they_were_joined_with(path):
         assert file.events("another", NOON, NOON + 60) == []
 
 
+def test_messages_of_one_moment_are_kept_apart(path):
+    """What is found in a log at once has the same time, and may have no worker."""
+    times = {"time": NOON + 1.0, "since": NOON + 1.0}
+    said = [Event(id=number, kind="log_message", title=f"Message {number}.", **times) for number in (1, 2, 3)]
+    opened(path).write([Minute("shop", NOON // 60, None, said)], NOON)
+    with HistoryFile(path, NOON + LONGEST_SECONDS) as file:
+        assert {event.title for event in file.events("shop", NOON, NOON + 60)} == {event.title for event in said}
+
+
 def test_minutes_that_come_twice_add_up(path):
     database = opened(path)
     database.write([minute(number) for number in range(1, 20)], NOON + 19 * 60)

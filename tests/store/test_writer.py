@@ -183,6 +183,23 @@ def test_a_full_disk(path, begin, monkeypatch):
     assert writer.dropped == 2999 - len(ends) > 0
 
 
+def test_a_disk_that_is_full_once_the_minutes_are_written(path, begin, monkeypatch):
+    """A later attempt does not add them to themselves."""
+    failures, fit = iter(range(5)), Database._fit
+
+    def fit_full(database: Database) -> None:
+        if next(failures, None) is not None:
+            raise sqlite3.OperationalError("database or disk is full")
+        fit(database)
+
+    monkeypatch.setattr(Database, "_fit", fit_full)
+    writer = begin(path)
+    for number in (1, 2):
+        put(writer, number)
+    assert requests(path, 60) == [(1, 10), (2, 10)]
+    assert (writer.written, writer.dropped) == (2, 0)
+
+
 def test_a_file_that_is_moved_away(path, begin):
     writer = begin(path)
     put(writer, 1)

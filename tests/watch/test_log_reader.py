@@ -150,6 +150,26 @@ async def test_a_hung_file_keeps_no_other_waiting(tmp_path, monkeypatch):
     assert hung.batches
 
 
+async def test_a_turn_that_hung_takes_nothing_from_later_ones(tmp_path, monkeypatch):
+    """What it has read of the hung log counts; it leaves its other logs to later turns."""
+    monkeypatch.setattr(log_reader, "PATIENCE_SECONDS", 0.2)
+    paths, clock, answers = [tmp_path / "hung.log", tmp_path / "shop.log"], MovableClock(), threading.Event()
+    for path in paths:
+        path.touch()
+    watches = [Watched(UwsgiLog(str(path))) for path in paths]
+    reader, log = reader_of(watches, clock), watches[0].log
+    await turns(reader, clock, 1)
+    read = log.read
+    monkeypatch.setattr(log, "read", lambda *limits: (read(*limits), answers.wait(30))[0])
+    for path in paths:
+        path.write_bytes(REQUEST * 50)
+    await turns(reader, clock, 1)
+    answers.set()
+    await asyncio.to_thread(wait_until, lambda: log not in reader._stuck)
+    await turns(reader, clock, 2)
+    assert [watch.lines for watch in watches] == [50, 50]
+
+
 def test_without_logs_there_is_no_thread():
     clock = MovableClock()
     before = threading.active_count()

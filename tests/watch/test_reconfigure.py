@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ from msgspec import structs
 
 from tests.support import bad_servers
 from tests.support.captured_documents import document
+from tests.support.real_uwsgi import wait_until
 from tests.watch.sampling import Written, sampling, until
 from tests.watch.test_fleet import listening
 from uwsgi_headroom.clock import Clock
@@ -18,6 +20,7 @@ from uwsgi_headroom.config.servers import ServerConfig, make_server
 from uwsgi_headroom.config.settings import DEFAULT_SETTINGS, Settings
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.watch.fleet import Fleet
+from uwsgi_headroom.watch.globbed import GlobbedServers
 from uwsgi_headroom.watch.watch import Watch
 
 DOCUMENT = document("minified")
@@ -145,6 +148,26 @@ async def test_a_master_never_has_two_connections():
     assert most == 1
 
 
+def test_a_directory_that_hangs(monkeypatch):
+    """It stops neither the event loop at a reload, nor the end of the exporter."""
+    answers, asked, answered = threading.Event(), list[object](), list[bool]()
+
+    def hang(*globs: object) -> None:
+        asked.append(globs)
+        answered.append(answers.wait(10))
+
+    async def change() -> None:
+        changing = asyncio.create_task(Fleet([]).reconfigure([make_server("/mnt/*.stats")], DEFAULT_SETTINGS))
+        await until(lambda: asked)
+        changing.cancel()
+
+    monkeypatch.setattr(GlobbedServers, "expand", hang)
+    asyncio.run(change())
+    answers.set()
+    wait_until(lambda: answered)
+    assert answered == [True]
+
+
 async def test_sampling_follows_at_once():
     written = Written()
     with bad_servers.answers("unix", DOCUMENT) as shop, bad_servers.answers("unix", DOCUMENT) as api:
@@ -194,7 +217,8 @@ async def test_a_change_that_is_cancelled_loses_no_minute(again):
             await asyncio.sleep(0.3)
         await shop.reader.read()
         changing = asyncio.create_task(fleet.reconfigure([], DEFAULT_SETTINGS))
-        await asyncio.sleep(0)
+        while fleet.watches():  # noqa: ASYNC110 - no later than in the turn after the change
+            await asyncio.sleep(0)
         if again:
             await changing
         changing.cancel()

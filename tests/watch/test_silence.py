@@ -77,8 +77,10 @@ class Silent:
 
 
 async def test_the_kernel_takes_their_place_and_gives_it_back():
-    """Five seconds after the last document; each source has a history of its own, and totals have no series."""
+    """Five seconds after the last document; each source has a history of its own, and totals have no series, except
+    those of the log, which is read on."""
     silent = Silent()
+    silent.watch.set_log("/run/shop.log")
     assert silent.fail(14.0) is silent.watch
     assert silent.watch.silent is None
     silent.fail(15.5)
@@ -95,6 +97,7 @@ async def test_the_kernel_takes_their_place_and_gives_it_back():
     totals = {name for name in scraped if name.endswith("_seconds_total") and name.startswith("uwsgi_")}
     assert totals == {"uwsgi_exporter_observed_seconds_total", "uwsgi_exporter_sample_gap_seconds_total"}
     assert scraped.keys().isdisjoint({"uwsgi_worker_requests_total", "uwsgi_response_time_seconds_count"})
+    assert "uwsgi_log_lines_total" in scraped
     ((_, observed),) = scraped["uwsgi_exporter_observed_seconds_total"]
     assert observed == 10
 

@@ -16,12 +16,13 @@ from urllib.parse import quote
 
 import pytest
 import yaml
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute
 
 from tests.alerts import receivers
-from tests.support import alert_scenes, bad_servers, monitoring, real_uwsgi
+from tests.support import alert_scenes, bad_servers, monitoring, observations, real_uwsgi
 from tests.support.bad_servers import counted_server
 from tests.support.cancellation import cancelled_everywhere
 from tests.support.captured_documents import document
@@ -127,6 +128,14 @@ def test_a_scan_of_ports_connects_to_nothing(tmp_path):
         assert b"shop" in kept
         assert other.encode() not in kept
         assert seen == []
+
+
+def test_success_is_that_stats_were_read():
+    """Not while they are silent, and the kernel's figures are shown in their place."""
+    for observation in (observations.up("minified"), replace(observations.up("minified"), is_silent=True)):
+        made = {family.name: family for family in metrics_route._probe_families(observation, 0.1)}
+        success, up = (made[name].samples[0].value for name in ("probe_success", "uwsgi_up"))
+        assert success == up == (not observation.is_silent)
 
 
 @pytest.fixture

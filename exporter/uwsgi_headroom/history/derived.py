@@ -160,7 +160,6 @@ class Unanswered:
             self._workers, self._served = workers, _sum(workers)
         now = self._served
         if now is None:
-            totals.unanswered = totals.unanswered_calls = totals.routed = None
             self._pending = self._pending_calls = 0
             return
         totals.unanswered, totals.unanswered_calls = totals.unanswered or 0, totals.unanswered_calls or 0

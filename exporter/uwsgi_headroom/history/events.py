@@ -108,8 +108,8 @@ class Journal:
         return tuple(self._events[: -count - 1 : -1])
 
     def latest_of(self, kind: Kind) -> Event | None:
-        """The latest event of a kind; None if there is none."""
-        return next((event for event in reversed(self._events) if event.kind == kind), None)
+        """The event of a kind that was noted last, also if the clock was ahead before; None if there is none."""
+        return max([event for event in self._events if event.kind == kind], key=lambda each: each.id, default=None)
 
     def since(self, time: float) -> tuple[Event, ...]:
         """The events since `time` (epoch seconds), newest first."""

@@ -185,16 +185,16 @@ def _find_total(row: Quantity) -> Callable[[object], Value]:
 
 def name_apart(parts: Sequence[Subject], name: Callable[[Subject], str]) -> list[tuple[str, Subject]]:
     """Give each part a unique name, in order: a repeated name gets the suffix `#2` and so on, because labels must
-    differ."""
-    named: dict[str, Subject] = {}
+    differ, also once they are escaped."""
+    named: dict[str, tuple[str, Subject]] = {}
     numbers: dict[str, int] = {}
     for part in parts:
         plain = candidate = name(part)
-        while candidate in named:
+        while escape_text(candidate) in named:
             numbers[plain] = numbers.get(plain, 1) + 1
             candidate = f"{plain}#{numbers[plain]}"
-        named[candidate] = part
-    return list(named.items())
+        named[escape_text(candidate)] = candidate, part
+    return list(named.values())
 
 
 def add_up(

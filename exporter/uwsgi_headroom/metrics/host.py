@@ -10,7 +10,7 @@ from uwsgi_headroom.analysis.worker_states import count_workers_sharing_one_cpu,
 from uwsgi_headroom.kernel.backlogs import ListenOverflows
 from uwsgi_headroom.kernel.memory import AvailableMemory
 from uwsgi_headroom.kernel.processes import WorkerProcess
-from uwsgi_headroom.metrics.family import ObservedServer, Rows, Slot, each_found, each_part, each_server
+from uwsgi_headroom.metrics.family import ObservedServer, Rows, Slot, each_found, each_part, each_server, each_summed
 from uwsgi_headroom.record import Backlog
 from uwsgi_headroom.surroundings import RoleUse
 
@@ -55,7 +55,7 @@ PROCESSES: Rows[ObservedServer] = {
     ),
 }
 
-each_role = each_part(each_server, "kind", lambda server: [(use.role, use) for use in server.record.roles])
+each_role = each_part(each_summed, "kind", lambda server: [(use.role, use) for use in server.record.roles])
 
 ROLE: Rows[RoleUse] = {
     "uwsgi_process_cpu_seconds_total": (

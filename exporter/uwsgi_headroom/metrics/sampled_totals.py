@@ -16,7 +16,7 @@ from uwsgi_headroom.metrics.family import (
     Scrape,
     Subjects,
     each_found,
-    each_server,
+    each_summed,
     each_totals,
     each_worker_totals,
     tabulate_counts,
@@ -138,7 +138,7 @@ ROUTES: Rows[RouteTotals] = {
 }
 
 
-each_code = each_found(each_server, lambda server: server.observation.code)
+each_code = each_found(each_summed, lambda server: server.observation.code)
 
 CODE: Rows[CodeTotals] = {
     "uwsgi_code_busy_thread_seconds_total{function,file,state}": (

@@ -6,6 +6,8 @@ Each is absent from servers without it.
 
 from __future__ import annotations
 
+from operator import itemgetter
+
 from uwsgi_headroom.metrics.family import (
     ObservedServer,
     Rows,
@@ -21,14 +23,7 @@ from uwsgi_headroom.metrics.family import (
     name_apart,
 )
 from uwsgi_headroom.stats import COUNTER, Cache, Cron, Legion
-from uwsgi_headroom.stats.raw import (
-    EmperorSnapshot,
-    ListedVassal,
-    RouterNode,
-    RouterSnapshot,
-    Subscribed,
-    is_set,
-)
+from uwsgi_headroom.stats.raw import EmperorSnapshot, ListedVassal, RouterNode, RouterSnapshot, Subscribed, is_set
 
 each_cache = each_part(each_server, "name", lambda server: name_apart(server.snapshot.caches, lambda cache: cache.name))
 
@@ -107,7 +102,9 @@ LOCK: Rows[ObservedServer] = {
     "uwsgi_lock_held{lock}": (
         "Whether a process held the lock at the moment of the read. The process that holds the lock `thunder` is "
         "waiting for a connection.",
-        lambda server: {name: pid > 0 for name, pid in (server.snapshot.locks or {}).items()},
+        lambda server: {
+            name: lock[1] > 0 for name, lock in name_apart([*(server.snapshot.locks or {}).items()], itemgetter(0))
+        },
     ),
 }
 
@@ -118,14 +115,16 @@ CUSTOM: Rows[ObservedServer] = {
         "A counter that was added to uWSGI's metrics subsystem.",
         lambda server: {
             name: metric.value
-            for name, metric in server.snapshot.custom_metrics.items()
+            for name, (_, metric) in name_apart([*server.snapshot.custom_metrics.items()], itemgetter(0))
             if metric.kind == COUNTER and (metric.value or 0) >= 0  # a counter is never negative
         },
     ),
     "uwsgi_custom_value{name}": (
         "A gauge (or absolute value) that was added to uWSGI's metrics subsystem.",
         lambda server: {
-            name: metric.value for name, metric in server.snapshot.custom_metrics.items() if metric.kind != COUNTER
+            name: metric.value
+            for name, (_, metric) in name_apart([*server.snapshot.custom_metrics.items()], itemgetter(0))
+            if metric.kind != COUNTER
         },
     ),
 }

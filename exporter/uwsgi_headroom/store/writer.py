@@ -89,30 +89,29 @@ class HistoryWriter:
         """Open the file if it is not open, and write what waits; whether that succeeded."""
         with self._changed:
             minutes, self._waiting = self._waiting, []
-        written = 0
+        many, part = len(minutes), minutes[:0]
         try:
             database = self._open()
-            for _ in range(0, len(minutes) or 1, _TOGETHER):
-                self.dropped += database.write(minutes[:_TOGETHER], self._epoch())
-                written += len(minutes[:_TOGETHER])
-                del minutes[:_TOGETHER]
+            for _ in range(0, many or 1, _TOGETHER):
+                part, minutes = minutes[:_TOGETHER], minutes[_TOGETHER:]
+                self.dropped += database.write(part, self._epoch())
             self.size, self.since = database.size, database.since
             self._report("")
         except (HistoryFileError, *Failure, OSError) as error:
             self._close()
             self._report(explain(self.path, error) if isinstance(error, Failure) else str(error))
             with self._changed:
-                self._waiting[:0] = minutes
+                self._waiting[:0] = [*part, *minutes]
                 self._drop_oldest()
             return False
         except Exception:  # noqa: BLE001 - an error in one record must not end the history
             self._close()
             self._report("internal error")
             _log.exception("the history failed")
-            self.dropped += len(minutes)
+            self.dropped += len(part) + len(minutes)
             return False
         finally:
-            self.written += written  # last: who sees it sees all that this attempt changed
+            self.written += many - len(part) - len(minutes)  # last: who sees it sees all that this attempt changed
         return True
 
     def _drop_oldest(self) -> None:
@@ -175,12 +174,13 @@ class Database:
     def close(self) -> None:
         self._connection.close()
 
-    def write(self, minutes: Sequence[Minute], now: float) -> int:
-        """Write minutes, merge what has ended at `now` (epoch seconds), and forget; how many were not stored."""
+    def write(self, minutes: list[Minute], now: float) -> int:
+        """Move minutes to the file, merge what has ended at `now` (epoch seconds), forget; how many were not stored."""
         if self._before is None:
             self._find_unmerged(now)
         with transaction(self._connection):
             damaged = sum(not self._write_minute(minute) for minute in minutes)
+        minutes.clear()  # who tries again after an error must not write them twice
         self._fit()
         ended = [(server, slot) for server, slot in self._unmerged if slot * QUARTERS.seconds <= now + 1]
         for first in range(0, len(ended), _MERGED):
@@ -198,7 +198,7 @@ class Database:
         """Write one minute; whether its record could be stored."""
         server = self._number_of(minute.server)
         for event in minute.events:
-            what = f"{event.kind} {','.join(map(str, event.workers))}"
+            what = f"{event.kind} {','.join(map(str, event.workers))}{event.title * (event.kind == 'log_message')}"
             values = server, event.since, what, event.time, msgspec.json.encode(event)
             self._execute("REPLACE INTO events VALUES (?, ?, ?, ?, ?)", *values)
         if not minute.record:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
@@ -21,12 +21,13 @@ from uwsgi_headroom.kernel.aside import SAMPLES, STRANGERS, Aside, Questions
 from uwsgi_headroom.kernel.backlogs import ListenerDumps
 from uwsgi_headroom.kernel.cpus import MachineCpu
 from uwsgi_headroom.kernel.host import Host
+from uwsgi_headroom.kernel.procfs import ask_in_thread
 from uwsgi_headroom.kernel.waits import WaitSetting
 from uwsgi_headroom.routes import Templates
 from uwsgi_headroom.source import Address, ProcessOfApp, Room, SocketOfApp
 from uwsgi_headroom.watch.code_watch import CodeSetting
 from uwsgi_headroom.watch.found import MOST_FOUND, FoundServers
-from uwsgi_headroom.watch.globbed import GLOB_SECONDS, NO_MEMORY, GlobbedServers, Remembered
+from uwsgi_headroom.watch.globbed import GLOB_SECONDS, NO_MEMORY, GlobbedServers, Match, Remembered
 from uwsgi_headroom.watch.kept_history import restore_deploys
 from uwsgi_headroom.watch.log_reader import LogReader
 from uwsgi_headroom.watch.observation import ExporterHealth, HistoryHealth, LastReload, Observation
@@ -34,7 +35,7 @@ from uwsgi_headroom.watch.pace import MOST_CPU, CpuBudget, LoopLag
 from uwsgi_headroom.watch.probed import ProbedServers
 from uwsgi_headroom.watch.reader import RouteNamer, WorkerPlaces
 from uwsgi_headroom.watch.silence import Work
-from uwsgi_headroom.watch.tasks import Progress, supervise
+from uwsgi_headroom.watch.tasks import Progress, Task, supervise
 from uwsgi_headroom.watch.turns import Turns
 from uwsgi_headroom.watch.watch import Watch
 
@@ -174,14 +175,11 @@ class Fleet:
     async def run(self) -> None:
         """Expand the globs now and every GLOB_SECONDS, and sample every server on its own timer, until cancelled."""
         tasks: dict[Watch, asyncio.Task[NoReturn]] = {}
-        logs = asyncio.create_task(self.read_logs(), name="read logs")
-        restore = partial(restore_deploys, self.watches, self.clock)
-        restoring = asyncio.create_task(supervise("restore", restore, self.restarts), name="restore deploys")
-        expanding = asyncio.create_task(supervise("globs", self._expand_globs, self.restarts), name="expand globs")
-        others = [logs, restoring, expanding]
+        works: dict[Task, Callable[[], Awaitable[None]]] = {"log": self._log_reader.run, "globs": self._expand_globs}
+        works["restore"] = partial(restore_deploys, self.watches, self.clock)
         if self._finder:
-            find = supervise("find", partial(self._find, self._finder), self.restarts)
-            others.append(asyncio.create_task(find, name="find servers"))
+            works["find"] = partial(self._find, self._finder)
+        others = [asyncio.create_task(supervise(name, work, self.restarts), name=name) for name, work in works.items()]
         if not self._paused:  # a new socket would be read at once
             self.refresh()
         try:
@@ -213,10 +211,15 @@ class Fleet:
         while True:
             await asyncio.sleep(GLOB_SECONDS)
             settings = self.settings
-            matches = await asyncio.to_thread(self._globbed.expand)
+            matches = await self._expand()
             if not self._paused and self.settings is settings:  # else these are matches of other globs
                 self._globbed.take(matches)
                 self._changed.set()
+
+    async def _expand(self, entries: Sequence[ServerConfig] | None = None) -> list[Match]:
+        """Expand the globs in a thread that ends with the exporter, also if its directory hangs."""
+        _, answer = ask_in_thread(partial(self._globbed.expand, entries), "expand globs")
+        return await asyncio.shield(asyncio.wrap_future(answer))
 
     async def _find(self, finder: Finder) -> NoReturn:
         """Look for servers that nobody configured; which ones those are is known when the others were read."""
@@ -241,12 +244,14 @@ class Fleet:
         A server keeps its history if its name, address and objective are the same. No other is read before the reads of
         removed servers have ended, and what those have of the present minute is written.
         """
+        matches = await self._expand([server for server in servers if server.address is None])
         before = self._configured()
         taken = {name: getattr(settings, name) for name in ("slo", "stuck_seconds", "windows", "max_servers")}
         self.settings = replace(self.settings, **taken)
         self._shared.places.most_servers = settings.max_servers
         self._kept = {_identity(watch.name, watch.address, watch.slo): watch for watch in before}
         self._globbed.reconfigure(*self._name_servers(servers), settings.max_servers)
+        self._globbed.take(matches)
         removed = list(self._kept.values())
         self._kept = {}
         added = [watch for watch in self._configured() if watch not in before]

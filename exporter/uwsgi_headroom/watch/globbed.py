@@ -118,13 +118,12 @@ class GlobbedServers:
             if entry and path not in taken and len(self._servers) < most:
                 server.watch, server.entry = self._make_watch(self._names.name(path), Unix(path), entry), entry
                 self._servers[path] = server
-        self.take(self.expand())
 
-    def expand(self) -> list[Match]:
+    def expand(self, entries: Sequence[ServerConfig] | None = None) -> list[Match]:
         """Return the sockets that match now, each once, also if links lead to it, the newest first: a socket that a
         process left behind is older than those of today. If there are too many, those on which somebody listens here
-        come before all others. Changes nothing, so it may be called in a thread."""
-        entries, known = self._entries, {*self._servers, *self._left_out}
+        come before all others. Changes nothing, so it may be called in a thread. entries: those of `configure`."""
+        entries, known = self._entries if entries is None else entries, {*self._servers, *self._left_out}
         found: dict[str, ServerConfig] = {}
         times: dict[str, float] = {}
         files = set[str]()

@@ -36,7 +36,8 @@ _LEAST_SECONDS = 0.5
 
 class MinuteCutter:
     """Cuts a record of one server at the first outcome of a read in each minute of the epoch clock, for the writer. A
-    record reaches from one cut to the next, also over an outage, so nothing is counted twice or missed."""
+    record reaches from one cut to the next, also over an outage, so nothing is counted twice; what is missed is the
+    part of a minute before the number of workers, the sockets or the backends change."""
 
     def __init__(
         self, name: str, writer: HistoryWriter, integrals: Integrals, routes: RouteHour, journal: Journal

@@ -36,8 +36,8 @@ PATIENCE_SECONDS = 5.0
 class LogReader:
     def __init__(self, list_watches: Callable[[], Sequence[Watch]], monotonic: Callable[[], float]) -> None:
         self._list_watches, self._monotonic = list_watches, monotonic
-        self._stuck: set[UwsgiLog] = set()
-        self._known: set[UwsgiLog] = set()
+        self._stuck, self._known = set[UwsgiLog](), set[UwsgiLog]()
+        self._results = list[tuple[UwsgiLog, LogBatch]]()  # not taken yet
         self._cpu_left = MOST_CPU * BURST_SECONDS
         self._turned_at: float | None = None
         self._first = 0
@@ -74,14 +74,17 @@ class LogReader:
         if not (named := [log for log in logs if not log.master_pid]):
             return
         work = _Turn(named, now, most, self._cpu_left)
-        _, answer = ask_in_thread(work.run, "reading logs")
+        _, answer = ask_in_thread(lambda: work.run(self._results), "reading logs")
         done, _ = await asyncio.wait({asyncio.wrap_future(answer)}, timeout=PATIENCE_SECONDS)
+        work.is_given_up = not done
         if not done and (stuck := work.current):
             self._stuck.add(stuck)
             answer.add_done_callback(lambda _: self._stuck.discard(stuck))
         self._cpu_left -= work.cpu
-        for log, batch in work.results[:]:
-            watches[log].take_log(batch)
+        while self._results:  # also what an earlier turn has read in the meantime
+            log, batch = self._results.pop(0)
+            if log in watches:
+                watches[log].take_log(batch)
         for task in done:
             task.result()  # an error of this package's: the task is restarted
 
@@ -101,19 +104,18 @@ class LogReader:
 
 
 class _Turn:
-    """One turn, which runs in a thread. `results` and `current` may be read meanwhile."""
+    """One turn, which runs in a thread. `current` may be read meanwhile. is_given_up: it reads no further log."""
 
     def __init__(self, logs: Sequence[UwsgiLog], now: float, most: int, cpu: float) -> None:
         self._logs, self._now, self._most, self._allowed = logs, now, most, cpu
-        self.results: list[tuple[UwsgiLog, LogBatch]] = []
         self.current: UwsgiLog | None = None
-        self.cpu = 0.0
+        self.cpu, self.is_given_up = 0.0, False
 
-    def run(self) -> None:
+    def run(self, results: list[tuple[UwsgiLog, LogBatch]]) -> None:
         began = time.thread_time()
         for log in self._logs:
-            self.current = log
-            batch = log.read(self._now, self._most, began + self._allowed)
-            self.cpu = time.thread_time() - began
-            self.results.append((log, batch))
+            self.current = log  # first: who gives the turn up then looks at it
+            if not self.is_given_up:
+                results.append((log, log.read(self._now, self._most, began + self._allowed)))
+                self.cpu = time.thread_time() - began
         self.current = None

@@ -260,6 +260,7 @@ class Watch:
                 pace=self.pace,
                 events=dict(self.recorder.journal.counts),
                 down_since=self.recorder.down_since,
+                log=self.log and self.log.totals,
                 is_silent=True,
             )
         if self.reading is None or self.state != "up":

@@ -135,7 +135,7 @@ def _probe_families(observation: Observation, seconds: float) -> Iterator[Metric
     yield make_family(
         "probe_success",
         "Whether the target was read a moment ago: the value of uwsgi_up.",
-        [(label_set(), 1.0 if observation.reading else 0.0)],
+        [(label_set(), float(observation.reading is not None and not observation.is_silent))],
     )
     yield make_family(
         "probe_duration_seconds",
