@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from msgspec.structs import replace
 
+from uwsgi_headroom.analysis.advice import KEPT_BY_OPTION as KEEPS
 from uwsgi_headroom.analysis.advice import KEPT_OR_SLOW as UNSURE
 from uwsgi_headroom.analysis.advice import LEAST_BACKEND, fills_threads, name_saturated
 from uwsgi_headroom.analysis.advice import SLOW_CLIENTS as SLOW
@@ -140,6 +141,14 @@ READ_SLOWLY = replace(
     then="In nginx, `uwsgi_buffering off`, `proxy_buffering off` and the header `X-Accel-Buffering: no` pass the "
     "slowness of clients on to uWSGI. More threads would also wait.",
     clause="[held? clients read their responses slowly][held, off? , and `{off} off` makes uWSGI wait for them]",
+)
+KEPT = replace(
+    WAIT_FOR_CLIENTS,
+    title="Threads wait for clients that keep connections to `http11-socket` open.",
+    meaning="After a response, the thread waits for the next request of the same connection (4 s, `socket-timeout`).",
+    act=KEEPS.act,
+    then=KEEPS.then,
+    clause=f"[held? {KEEPS.cause}]",
 )
 STAY_OPEN = replace(
     WAIT_FOR_CLIENTS,
@@ -343,6 +352,8 @@ def _clients(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         yield READ_SLOWLY.found(figures, facts, off=off and off.directive, place=place, worse=is_many)
     elif wait_for_websockets(figures.server):
         yield STAY_OPEN.found(figures, facts, worse=is_many)
+    elif figures.server.setup.options.http11_socket:
+        yield KEPT.found(figures, facts, worse=is_many)
     else:
         options = figures.server.setup.options
         facts |= {"expect": bool(options.http and options.complete and not options.http_manage_expect)}
