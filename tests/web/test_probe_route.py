@@ -388,7 +388,7 @@ def test_a_probe_while_the_exporter_ends(tmp_path):
 
 def connections(pid: int, path: str) -> int:
     """How many sockets are connected to a UNIX path."""
-    lines = [line.split() for line in Path(f"/proc/{pid}/net/unix").read_text().splitlines()[1:]]
+    lines = [line.split() for line in Path(f"/proc/{pid}/net/unix").read_text(errors="replace").splitlines()[1:]]
     return sum(1 for line in lines if line[-1] == path and line[5] == "03")
 
 
