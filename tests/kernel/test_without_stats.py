@@ -372,6 +372,17 @@ def test_a_reserve_that_is_edited_into_the_options_is_bounded():
         assert len(look(host, address)[0].workers) == MOST_CHILDREN
 
 
+def test_the_path_of_a_socket_has_any_byte():
+    """Its name is valid text, or the list of all servers could not be written; its queue is known."""
+    with serving("--http-socket", "{directory}/caf\udce9") as (server, _):
+        host, address = make_host(), ProcessOfApp(server.pid)
+        wait_until(lambda: seen(host, address)[0] == 1, what="the worker", pause=0.1)
+        snapshot, facts = look(host, address)
+    name = f"{server.directory}/caf\\udce9"
+    assert name in [each.name for each in snapshot.sockets]
+    assert facts.backlogs[name].queue == 0
+
+
 @pytest.mark.parametrize("stats", [[], ["--stats", "{directory}/stats"]])
 def test_workers_that_never_wait(stats):
     """If workers end while they load, the server is down. Its master may wait for readers of its stats."""

@@ -40,6 +40,7 @@ from uwsgi_headroom.kernel.waits.worker_threads import HiddenError, SeenThread, 
 from uwsgi_headroom.record import Options, Setup
 from uwsgi_headroom.source import ProcessOfApp, SocketOfApp
 from uwsgi_headroom.stats.server import AppSocket, Snapshot, State, Worker
+from uwsgi_headroom.terminal_text import escape_text
 
 T = TypeVar("T")
 Clock = Callable[[], float]
@@ -147,7 +148,7 @@ class SeenServer:
         busy, thunder = self._count_busy(options) if self._slots else ({}, None)
         if now == self._listed_at:
             self._list_blocked(busy, now)
-        names = {name for slot in self._slots for _, name in slot.found.names}
+        names = {escape_text(name) for slot in self._slots for _, name in slot.found.names}  # no JSON has any byte
         workers = [
             _make_worker(place, slot, busy.get(slot.key), self._find_state(slot, options, now), now)
             for place, slot in enumerate(self._slots, 1)
