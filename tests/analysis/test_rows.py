@@ -84,6 +84,7 @@ def test_every_row_is_found_by_a_call(module):
         ("[tcp, not lost? None is lost.]", {"tcp": True, "lost": None}, "None is lost."),
         ("[tcp, not lost? None is lost.]", {"tcp": True, "lost": 3}, ""),
         ("`[uwsgi]` in {name}", {"name": "{not a fact}"}, "`[uwsgi]` in {not a fact}"),
+        ("{path} {paths:list}", {"path": "caf\udce9", "paths": ["\udcff"]}, "caf\\udce9 \\udcff"),
     ],
 )
 def test_a_sentence(template, facts, text):

@@ -117,6 +117,24 @@ def test_a_late_answer_is_kept(child):
     assert questions.ask(os.getppid) == os.getpid()
 
 
+def test_a_late_answer_is_kept_while_others_are_asked(child):
+    """For a while. Else a machine on which each answer is late would never learn any of them."""
+    hands = MovableClock()
+    questions = Questions(hands.clock.monotonic, child)
+    for _ in range(2):
+        for seconds in (0.05, 0.06):
+            with pytest.raises(NotYetError):
+                questions.ask(burn, seconds)
+            wait_until(lambda: child.wait(questions._waiting, 0.1), what="the answer")
+        assert [questions.ask(burn, seconds) for seconds in (0.05, 0.06)] == [0.05, 0.06]
+        hands.move(aside.KEPT_SECONDS)
+    for seconds in (0.05, 0.06, 0.05):
+        with pytest.raises(NotYetError):
+            questions.ask(burn, seconds)
+        wait_until(lambda: child.wait(questions._waiting, 0.1), what="the answer")
+        hands.move(aside.KEPT_SECONDS)
+
+
 def test_what_a_server_may_cost(child):
     """After an expensive answer it is asked nothing until its share of the time has passed. Cheap ones are free."""
     hands = MovableClock()

@@ -9,7 +9,7 @@ import pytest
 from tests.kernel.trees import TREES, write_files
 from tests.support.other_namespaces import as_root, in_child
 from tests.support.simulated_server import MovableClock
-from uwsgi_headroom.kernel.cgroups import LONGEST_SECONDS, Cgroups, Mounts, find_cgroups, read_task_limit
+from uwsgi_headroom.kernel.cgroups import LONGEST_SECONDS, MOST_LEVELS, Cgroups, Mounts, find_cgroups, read_task_limit
 from uwsgi_headroom.surroundings import Tasks
 
 
@@ -26,6 +26,16 @@ def test_levels(tree, version, folders):
     cgroups = find_cgroups(4242, "cpu", TREES / tree)
     assert cgroups.version == version
     assert [Path(folder) for folder in cgroups.folders] == [TREES / tree / "sys/fs/cgroup" / name for name in folders]
+
+
+def test_levels_are_bounded(tmp_path):
+    path, mount = "/a" * (MOST_LEVELS + 1), "35 24 0:30 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
+    write_files(tmp_path, {"proc/4242/cgroup": f"0::{path}\n", "proc/self/mountinfo": mount})
+    write_files(tmp_path / "sys/fs/cgroup", {f"{path[1:]}/cgroup.procs": "", f"{path[3:]}/cgroup.procs": ""})
+    with pytest.raises(OSError, match="too many levels"):
+        find_cgroups(4242, "cpu", tmp_path)
+    write_files(tmp_path, {"proc/4242/cgroup": f"0::{path[2:]}\n"})
+    assert len(find_cgroups(4242, "cpu", tmp_path).folders) == MOST_LEVELS + 1
 
 
 def test_each_controller_has_its_own_version(tmp_path):

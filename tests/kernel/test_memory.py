@@ -281,6 +281,7 @@ Anonymous:           116 kB
 """A file of Linux 6.18, with some lines left out."""
 
 HUGE = "Shared_Hugetlb:        0 kB\nPrivate_Hugetlb:    2048 kB\n"
+SWAP = "Swap:               1000 kB\nSwapPss:             700 kB\n"
 
 
 def write_rollup(root: Path, pid: int, dirty: int, more: str = "") -> None:
@@ -295,9 +296,9 @@ def by_pid(*processes: WorkerProcess) -> dict[int, WorkerProcess]:
     return {process.pid: process for process in processes}
 
 
-@pytest.mark.parametrize(("more", "kilobytes"), [("", 44 + 116), (HUGE, 44 + 116 + 2048)])
+@pytest.mark.parametrize(("more", "kilobytes"), [("", 44 + 116), (HUGE, 44 + 116 + 2048), (SWAP, 44 + 116 + 700)])
 def test_unique_memory(tmp_path, more, kilobytes):
-    """Private pages, clean and dirty, and those of hugetlbfs; a file without private pages is an error, not 0."""
+    """Private pages, clean, dirty, swapped and of hugetlbfs; a file without private pages is an error, not 0."""
     write_rollup(tmp_path, 7, 116, more)
     assert module.walk(7, tmp_path)[0] == kilobytes * KB
     write_files(tmp_path, {"proc/7/smaps_rollup": "Rss: 10 kB\nPrivate_Clean: 1 kB\n"})

@@ -204,6 +204,12 @@ def test_real_workers():
         )
 
 
+@pytest.mark.parametrize(("status", "anonymous"), [(b"RssAnon: 3 kB\nVmSwap: 5 kB\n", 8192), (b"VmSwap: 5 kB\n", None)])
+def test_swapped_memory_is_the_workers_too(sleeper, monkeypatch, status, anonymous):
+    monkeypatch.setattr(procfs, "read_file", lambda path: status)
+    assert processes._read_slow(sleeper.pid)["anonymous_bytes"] == anonymous
+
+
 def test_a_thread_that_ends_during_the_reading_is_left_out(monkeypatch):
     """Each other one has the CPU on which it last ran and its CPU time. A process that has ended has none."""
     listed, ended = os.listdir, threading.Event()

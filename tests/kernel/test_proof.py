@@ -109,15 +109,15 @@ print(prove_master_pid(os.getpid(), peer_pid=os.getpid(), listener=None).reason)
 def test_hidden_process():
     """A process that procfs hides from this user is not proven; the reason names the mount option."""
     pid = os.getpid()
-
-    def hide() -> None:
-        os.environ["PATH"] += ":/sbin:/usr/sbin"
-        unshare_mounts()
-        subprocess.run(["mount", "-t", "proc", "-o", "hidepid=2", "proc", "/proc"], check=True)
-
-    proof = as_nobody(lambda: prove_master_pid(pid, peer_pid=pid, listener=None), before=hide)
+    proof = as_nobody(lambda: prove_master_pid(pid, peer_pid=pid, listener=None), before=hide_processes)
     reason = f"/proc hides process {pid} from this user: add the exporter to the group of the mount option gid="
     assert proof == Proof(None, reason)
+
+
+def hide_processes() -> None:
+    os.environ["PATH"] += ":/sbin:/usr/sbin"
+    unshare_mounts()
+    subprocess.run(["mount", "-t", "proc", "-o", "hidepid=2", "proc", "/proc"], check=True)
 
 
 def unshare_mounts() -> None:

@@ -30,6 +30,7 @@ from uwsgi_headroom.kernel import seen_server
 from uwsgi_headroom.kernel.aside import DIRECT
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.host import Host
+from uwsgi_headroom.kernel.processes import MOST_CHILDREN
 from uwsgi_headroom.kernel.procfs import list_descriptors
 from uwsgi_headroom.kernel.request_sets import RequestSets, find_sets
 from uwsgi_headroom.kernel.sock_diag import list_listeners
@@ -359,6 +360,27 @@ def test_a_cheap_server_without_a_worker():
         with socket.create_connection(("127.0.0.1", port), 20) as client:
             client.sendall(b"GET / HTTP/1.0\r\n\r\n")
             wait_until(lambda: seen(host, address)[:2] == (2, 4), what="both workers", pause=0.1)
+
+
+def test_a_reserve_that_is_edited_into_the_options_is_bounded():
+    """A worker takes memory here: any user may write 999999999 into his file once his uWSGI runs."""
+    files = {"shop.ini": "[uwsgi]\nprocesses = 2\ncheaper = 1\n"}
+    with serving("--ini", "{directory}/shop.ini", files=files) as (server, _):
+        (server.directory / "shop.ini").write_text("[uwsgi]\nprocesses = 5000\ncheaper = 1\n")
+        host, address = make_host(), ProcessOfApp(server.pid)
+        wait_until(lambda: seen(host, address)[0] == 1, what="the worker", pause=0.1)
+        assert len(look(host, address)[0].workers) == MOST_CHILDREN
+
+
+def test_the_path_of_a_socket_has_any_byte():
+    """Its name is valid text, or the list of all servers could not be written; its queue is known."""
+    with serving("--http-socket", "{directory}/caf\udce9") as (server, _):
+        host, address = make_host(), ProcessOfApp(server.pid)
+        wait_until(lambda: seen(host, address)[0] == 1, what="the worker", pause=0.1)
+        snapshot, facts = look(host, address)
+    name = f"{server.directory}/caf\\udce9"
+    assert name in [each.name for each in snapshot.sockets]
+    assert facts.backlogs[name].queue == 0
 
 
 @pytest.mark.parametrize("stats", [[], ["--stats", "{directory}/stats"]])

@@ -57,6 +57,9 @@ PAUSE_SECONDS, LONGEST_PAUSE = 60.0, 3600.0
 SHORT_WAIT, LONG_WAIT = 0.02, 0.25
 """How long the event loop waits for an answer: of any server, and of one whose last answer came in time."""
 
+KEPT_SECONDS = 30.0
+"""How long one late answer is kept while other questions are asked: on a busy machine each may be late at each turn."""
+
 _MOST_BYTES = 32 << 20  # of an answer
 _KILL_SECONDS = _TURN_SECONDS = 0.05
 _MOST_ENDING = 8  # children that were killed and still hang in the kernel
@@ -348,6 +351,8 @@ class Questions:
     share: float = SHARE
     spent: float = 0.0
     _waiting: _Ticket | None = None
+    _kept: _Ticket | None = None
+    _kept_until: float = float("-inf")
     _not_before: float = float("-inf")
     _owed: float = 0.0
     _owed_at: float = float("-inf")
@@ -368,18 +373,25 @@ class Questions:
         """Nobody waits for the present question any more."""
         if self._waiting:
             self.aside.drop(self._waiting)
-        self._waiting = None
+        self._waiting = self._kept = None
 
     def _ask(self, question: Callable[..., T], arguments: Sequence[Hashable], *, keep: bool) -> T:
         asked = question, tuple(arguments)
-        ticket = self._waiting
+        ticket, kept = self._waiting, self._kept
+        if kept and self.clock() >= self._kept_until:
+            kept = self._kept = None
+        if kept and keep and kept.asked == asked:
+            self._kept = None
+            return kept.result()  # type: ignore[no-any-return]
         if ticket and not self.aside.wait(ticket, 0.0):
             raise NotYetError("an earlier answer is not there yet")
         if ticket and ticket.asked == asked:
             return self._take(ticket)  # type: ignore[no-any-return]
         if ticket:
             with contextlib.suppress(Exception):
-                self._take(ticket)  # nobody asks for it any more
+                self._take(ticket)
+            if ticket.asked and not ticket.hung and not kept:
+                self._kept, self._kept_until = ticket, self.clock() + KEPT_SECONDS
         self._check()
         ticket = self.aside.submit(asked if keep else None, question, arguments)
         self._waiting = ticket

@@ -48,6 +48,7 @@ from uwsgi_headroom.kernel.namespaces import NOT_VISIBLE, ask_in_network_of, sha
 from uwsgi_headroom.kernel.procfs import WHO_MAY_KNOW, read_socket_inodes
 from uwsgi_headroom.kernel.sock_diag import Family, Listener
 from uwsgi_headroom.record import Backlog, Options, SocketHolders, Waiting, is_tcp
+from uwsgi_headroom.terminal_text import escape_text
 
 MOST_LISTED = 1000
 """How many connections of a queue are listed. Of a longer queue the number is known, and the age of some of them."""
@@ -377,7 +378,7 @@ def _match(
         return dump
     matches: list[Listener] = []
     for spelling in address.spellings:
-        matches = matches or [listener for listener in dump if listener.name == spelling]
+        matches = matches or [each for each in dump if spelling in (each.name, escape_text(each.name))]
     if address.port:
         matches = [listener for listener in dump if listener.name.endswith(f":{address.port}")]
     if not matches:

@@ -29,6 +29,9 @@ from uwsgi_headroom.surroundings import Tasks
 ROOT = Path("/")
 """The parent directory of `/proc` and `/sys`."""
 
+MOST_LEVELS = 64
+"""The limits of each are read. A user with a cgroup of his own can nest thousands."""
+
 
 class Cgroups(Struct, frozen=True):
     """The cgroups of one process for one controller.
@@ -47,7 +50,7 @@ class Cgroups(Struct, frozen=True):
 def find_cgroups(pid: int, controller: str, root: Path) -> Cgroups:
     """Find the cgroups of a process for a controller such as `cpu`.
 
-    Raises `OSError` if the process has ended or its cgroup is not mounted here.
+    Raises `OSError` if the process has ended, or its cgroup is not mounted here or too deep.
     """
     version, path = _cgroup(procfs.read_text(root, f"proc/{pid}/cgroup"), controller)
     if version == 0:
@@ -58,6 +61,8 @@ def find_cgroups(pid: int, controller: str, root: Path) -> Cgroups:
             continue
         tops = os.path.join(root, mount_point.lstrip("/")), mount_root
         parts = [part for part in below.split("/") if part]
+        if len(parts) > MOST_LEVELS:
+            raise OSError(f"the cgroup of process {pid} has too many levels")
         folders, names = (tuple(accumulate(parts, os.path.join, initial=top)) for top in tops)
         if os.path.exists(os.path.join(folders[-1], "cgroup.procs")):  # otherwise another mount hides it
             return Cgroups(version, folders, names)

@@ -119,7 +119,7 @@ Source = Literal["uss", "anonymous"]
 _ProcessKey = tuple[int, float | None]  # PID and start time: a PID may be reused
 
 _PRIVATE = (b"Private_Clean:", b"Private_Dirty:")
-_PRIVATE_HUGE = b"Private_Hugetlb:"  # not in every kernel
+_MORE = (b"Private_Hugetlb:", b"SwapPss:")  # not in every kernel
 
 
 class WorkerMemory(Struct, frozen=True):
@@ -151,7 +151,8 @@ class WorkerMemories:
     There are two sources. `uss`, the unique set size, is the private pages of a process, from
     `/proc/<pid>/smaps_rollup`: the memory that ending the worker would free. It needs the privilege to trace the
     worker, and the kernel walks the worker's page tables. `anonymous` is all anonymous pages, which any user may read.
-    It is an upper bound: it includes pages that a worker still shares with its master, copied on write.
+    It is an upper bound: it includes pages that a worker still shares with its master, copied on write. In both,
+    swapped pages count: one more worker needs their like in memory.
 
     A worker grows for some time after its start, so the largest value of each living process counts.
     """
@@ -212,7 +213,7 @@ def walk(pid: int, root: Path) -> tuple[int, float]:
     kilobytes = {words[0]: words[1] for words in lines if len(words) == 3 and words[2] == b"kB"}
     if not kilobytes.keys() >= set(_PRIVATE):
         raise ValueError(f"smaps_rollup of process {pid} has no private pages")
-    unique = 1024 * sum(int(kilobytes.get(name, b"0")) for name in (*_PRIVATE, _PRIVATE_HUGE))
+    unique = 1024 * sum(int(kilobytes.get(name, b"0")) for name in (*_PRIVATE, *_MORE))
     return unique, time.thread_time() - began
 
 

@@ -122,6 +122,8 @@ class MasterFiles:
         """Read a file by the name that the process would use. Raises OSError, for example if all files together are
         longer than MOST_BYTES; ValueError for an impossible name."""
         with self._find(name) as found:  # a device or a FIFO is not opened even for a moment
+            if not os.fstat(found).st_size:  # as of /proc/kmsg: who reads it takes its lines away from others
+                raise OSError("empty, or not a regular file")
             file = procfs.open_again(found)
         with open(file, "rb") as opened:
             changed, content = os.fstat(file).st_ctime, opened.read(self._bytes_left + 1)

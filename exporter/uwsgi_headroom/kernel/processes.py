@@ -55,7 +55,7 @@ class WorkerProcess(Struct, frozen=True):
     start_time: float | None = None
     """Epoch seconds, to a hundredth."""
     anonymous_bytes: int | None = None
-    """Resident memory without a file (RssAnon of proc_pid_status(5)); others may share it, copied on write."""
+    """Memory without a file, resident or swapped (proc_pid_status(5)); others may share it, copied on write."""
     children_cpu_seconds: float | None = None
     """CPU time of the process's own children that have ended and were waited for."""
     most_fds: int | None = None
@@ -147,7 +147,7 @@ class _Known(NamedTuple):
 
 
 _STATUS = re.compile(
-    rb"^(TracerPid|VmSize|VmRSS|RssAnon|voluntary_ctxt_switches|nonvoluntary_ctxt_switches):\s*(\d+)( kB)?",
+    rb"^(TracerPid|VmSize|VmRSS|RssAnon|VmSwap|voluntary_ctxt_switches|nonvoluntary_ctxt_switches):\s*(\d+)( kB)?",
     re.MULTILINE,
 )
 
@@ -186,7 +186,7 @@ def _read_slow(pid: int) -> dict[str, object]:
     return {
         "tracer": _find_tracer(status.get(b"TracerPid", 0)),
         "resident_bytes": status.get(b"VmRSS"),
-        "anonymous_bytes": status.get(b"RssAnon"),
+        "anonymous_bytes": (b"RssAnon" in status or None) and status[b"RssAnon"] + status.get(b"VmSwap", 0),
         "voluntary_context_switches": status.get(b"voluntary_ctxt_switches"),
         "involuntary_context_switches": status.get(b"nonvoluntary_ctxt_switches"),
         "open_fds": _value_if_permitted(lambda: procfs.count_descriptors(pid)),

@@ -245,6 +245,15 @@ def read_state(pid: int, thread: int | None = None) -> bytes:
         return b""
 
 
+def has_ended(pid: int) -> bool:
+    """Whether a process is gone. `hidepid` hides a living one from /proc, and not from getpgid(2)."""
+    try:
+        os.getpgid(pid)
+    except OSError as error:
+        return isinstance(error, ProcessLookupError)
+    return False
+
+
 def socket_inode(target: str) -> int | None:
     """The inode in the target of a link in `/proc/PID/fd`; None if the descriptor is no socket."""
     return int(target[len("socket:[") : -1]) if target.startswith("socket:[") else None

@@ -24,7 +24,7 @@ from uwsgi_headroom.errors import NotStartedError, SourceError
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.aside import Asks, NotYetError
 from uwsgi_headroom.kernel.namespaces import shares_network_namespace
-from uwsgi_headroom.kernel.processes import list_children
+from uwsgi_headroom.kernel.processes import MOST_CHILDREN, list_children
 from uwsgi_headroom.kernel.proof import SEARCH_SECONDS, read_start_ticks
 from uwsgi_headroom.kernel.request_sets import (
     DENIED,
@@ -40,6 +40,7 @@ from uwsgi_headroom.kernel.waits.worker_threads import HiddenError, SeenThread, 
 from uwsgi_headroom.record import Options, Setup
 from uwsgi_headroom.source import ProcessOfApp, SocketOfApp
 from uwsgi_headroom.stats.server import AppSocket, Snapshot, State, Worker
+from uwsgi_headroom.terminal_text import escape_text
 
 T = TypeVar("T")
 Clock = Callable[[], float]
@@ -147,7 +148,7 @@ class SeenServer:
         busy, thunder = self._count_busy(options) if self._slots else ({}, None)
         if now == self._listed_at:
             self._list_blocked(busy, now)
-        names = {name for slot in self._slots for _, name in slot.found.names}
+        names = {escape_text(name) for slot in self._slots for _, name in slot.found.names}  # no JSON has any byte
         workers = [
             _make_worker(place, slot, busy.get(slot.key), self._find_state(slot, options, now), now)
             for place, slot in enumerate(self._slots, 1)
@@ -157,9 +158,10 @@ class SeenServer:
             pairs = zip(workers, self._slots, strict=True)
             workers = [_count_cores(worker, slot, cores or None) for worker, slot in pairs]
         threads = options.gevent or options.async_cores or options.threads or (1 if options.complete else None)
-        first, more = replace(_RESERVE, threads=threads), range(len(workers), options.processes or 1)
+        most = min(options.processes or 0, MOST_CHILDREN)  # its file may be edited at any time
+        first, more = replace(_RESERVE, threads=threads), range(len(workers), most or 1)
         if workers:
-            first, more = workers[0], range(len(workers), (options.processes or 0) if options.cheaper else 0)
+            first, more = workers[0], range(len(workers), most * bool(options.cheaper))
         reserve = replace(first, pid=None, state="never_spawned", accepting=False, busy_threads=0, serving={})
         snapshot = Snapshot(
             pid=root.pid,

@@ -46,7 +46,7 @@ FORMATS: Mapping[str, Callable[..., str]] = {
     "mean": formats.mean_count,
     "percent": formats.percent,
     "fine_percent": formats.fine_percent,
-    "plain": str,  # of options, which are written without commas
+    "plain": str,  # of options, without commas
     "rate": formats.rate,
     "threads": formats.mean_threads,
     "times": formats.repeated,
@@ -57,7 +57,7 @@ _FACT = re.compile(r"\{(\w+)(?::([^{}]+))?\}")
 
 
 def names_in(template: str) -> set[str]:
-    """The facts that a template needs. Raises ValueError for braces or brackets that are no part of a fact."""
+    """The facts that a template needs. Raises ValueError for other braces or brackets."""
     left = _FACT.sub("", _PART.sub(r"\2", template))
     if "{" in left or "}" in left or _PART.search(_PART.sub(r"\2", template)):
         raise ValueError(template)
@@ -71,7 +71,7 @@ def _split(conditions: str) -> list[tuple[str, bool]]:
 
 
 def fill(template: str, facts: Mapping[str, Fact | Private], *, public: bool = False) -> str:
-    """The sentence. public: whether people read it who may only scrape."""
+    """The sentence, valid text. public: whether people read it who may only scrape."""
 
     def part(match: re.Match[str]) -> str:
         holds = (_is_known(_show(facts[name], public=public)) == known for name, known in _split(match[1]))
@@ -80,7 +80,7 @@ def fill(template: str, facts: Mapping[str, Fact | Private], *, public: bool = F
     def fact(match: re.Match[str]) -> str:
         return _write(_show(facts[match[1]], public=public), match[2])
 
-    return _FACT.sub(fact, _PART.sub(part, template))
+    return _FACT.sub(fact, _PART.sub(part, template)).encode(errors="backslashreplace").decode()
 
 
 def _show(fact: Fact | Private, *, public: bool) -> Fact:

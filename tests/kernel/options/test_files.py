@@ -50,6 +50,12 @@ def test_a_fifo_or_a_directory_is_refused(files, tmp_path):
             files.read(name)
 
 
+def test_a_file_of_the_kernel_is_not_read():
+    """Reading /proc/kmsg takes the kernel's messages away from others. It has no size, as this one."""
+    with pytest.raises(OSError, match="not a regular file"):
+        MasterFiles(os.getpid()).read("/proc/self/status")
+
+
 def test_an_impossible_name(files):
     with pytest.raises(ValueError, match="null"):
         files.read("a\0b")

@@ -145,6 +145,7 @@ MASTER, MULE = 99, 200
 @pytest.fixture
 def snapshot(monkeypatch):
     monkeypatch.setattr(holders, "list_children", lambda pid: [101, 102, MULE] if pid == MASTER else [])
+    monkeypatch.setattr(holders, "read_pid_numbers", lambda pid: (pid,))
     return Server(processes=2).read(1.0).snapshot
 
 
@@ -165,6 +166,16 @@ def test_who_holds_a_lock_of_uwsgi(snapshot, pids, found):
     for pid in pids:
         locks.note({"user 0": pid, "user 1": 0, "signal": MULE, "thunder": 101})
     assert locks.find(MASTER, snapshot) == found
+
+
+def test_a_mule_in_a_container(snapshot, monkeypatch):
+    """The document has the PID that it has there."""
+    monkeypatch.setattr(holders, "read_pid_numbers", lambda pid: {MULE: (MULE, 5), 101: (101, 7)}.get(pid, ()))
+    locks, of_worker = UwsgiLocks(), UwsgiLocks()
+    for _ in range(30):
+        locks.note({"user 0": 5})
+        of_worker.note({"user 0": 7})
+    assert (locks.find(MASTER, snapshot), of_worker.find(MASTER, snapshot)) == (LockHolder(MULE, 0, 1.0), None)
 
 
 def test_another_of_its_locks(snapshot):

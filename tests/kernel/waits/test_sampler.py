@@ -17,6 +17,8 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
+from tests.kernel.test_proof import hide_processes
+from tests.support.other_namespaces import as_nobody, as_root
 from tests.support.simulated_server import MovableClock, Server
 from uwsgi_headroom.kernel.aside import Direct, PausedError
 from uwsgi_headroom.kernel.waits import descriptors, holders, locks, memory, sampler, worker_threads
@@ -566,6 +568,15 @@ def test_a_lock_of_a_file_without_rights(machine, monkeypatch):
     assert all(waits.needs_right for waits in found)
     held, free = (LockUse(waited=False, held=each) for each in (True, False))
     assert [waits.file_lock for waits in found] == [None, held, free]
+
+
+@as_root
+def test_a_hidden_holder_has_not_ended(machine, monkeypatch):
+    """The advice for a lock whose holder has ended is to end who still holds it."""
+    machine(by_place)
+    pid, (of, _), server = os.getpid(), sampler_after(0), busy_server(1)
+    monkeypatch.setattr(locks.FileLocks, "find_holder", lambda _: pid)
+    assert as_nobody(lambda: sampled(of, server).file_lock_holder, before=hide_processes) == pid
 
 
 def test_what_requests_asked_remains_known_at_rest():

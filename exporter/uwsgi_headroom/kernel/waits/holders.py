@@ -11,6 +11,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
+from uwsgi_headroom.kernel.namespaces import read_pid_numbers
 from uwsgi_headroom.kernel.processes import list_children
 from uwsgi_headroom.record import Holder, LockHolder
 from uwsgi_headroom.stats.server import Snapshot, Worker
@@ -193,11 +194,13 @@ class UwsgiLocks:
                 self._held[int(lock[1]), pid] += 1
 
     def find(self, master_pid: int, snapshot: Snapshot) -> LockHolder | None:
-        """The mule that holds one of them most of the time; None if there is none."""
+        """The mule that holds one of them most of the time; None if there is none. snapshot: with the PIDs of its
+        workers here; those of its locks are as in uWSGI's own PID namespace, such as that of a container."""
         workers = {worker.pid for worker in snapshot.workers}
         for (lock, pid), number in self._held.most_common(1):
-            if self._samples < LEAST_SAMPLES or number < MOST_OF_THEM * self._samples or pid in workers:
+            if self._samples < LEAST_SAMPLES or number < MOST_OF_THEM * self._samples:
                 return None
-            if pid in list_children(master_pid):
-                return LockHolder(pid, lock, number / self._samples)
+            for child in list_children(master_pid):
+                if child not in workers and (read_pid_numbers(child) or (child,))[-1] == pid:
+                    return LockHolder(child, lock, number / self._samples)
         return None

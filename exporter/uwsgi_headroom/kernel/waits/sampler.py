@@ -9,7 +9,6 @@ threads at once: only a sample of all shows who holds a lock, and how many threa
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from collections import Counter, defaultdict
@@ -23,6 +22,7 @@ from msgspec.structs import replace
 from uwsgi_headroom.kernel.aside import DIRECT, Asks
 from uwsgi_headroom.kernel.namespaces import shares_network_namespace
 from uwsgi_headroom.kernel.processes import WorkerProcess
+from uwsgi_headroom.kernel.procfs import has_ended
 from uwsgi_headroom.kernel.waits.file_systems import FileServers
 from uwsgi_headroom.kernel.waits.holders import Holders, Pools, UwsgiLocks
 from uwsgi_headroom.kernel.waits.locks import FileLocks
@@ -186,7 +186,7 @@ class WaitSampler:
         )
         locks, reads = self._look_at_locks(found, left_out, seen, are_all=weight == 1)
         holder = self._file_locks.find_holder()
-        if holder and not os.path.exists(f"/proc/{holder}"):
+        if holder and has_ended(holder):
             holder = 0
         return replace(
             waits,
