@@ -38,13 +38,21 @@ def figures(of: Window, saturation: Saturation | None = None, **known: object) -
 
 LEFT = change_workers(minute(0.5, exceptions=1000), write_errors=250, read_errors=0)
 SHARED = (SharedConnection("10.0.0.5:5432", 4),)
-HELD = setup("async", gevent=4, complete=True)
 LOOPS = Waits(off="one thread", loops={number: LoopUse(Blocker("sleep"), True, 0.5) for number in range(1, 5)})
 
 
-def held(part: float) -> Figures:
+def held(part: float, **options: bool) -> Figures:
     of = replace(change_workers(minute(2.0), loop_held_seconds=60 * part), waits=None)
-    return figures(of, waits=LOOPS, setup=HELD)
+    return figures(of, waits=LOOPS, setup=setup("async", **{"gevent": 4, "complete": True, **options}))
+
+
+@pytest.mark.parametrize(
+    ("options", "is_named"),
+    [({}, True), ({"gevent_monkey_patch": True}, False), ({"gevent": None}, False), ({"complete": False}, False)],
+)
+def test_the_option_that_lets_calls_yield(options, is_named):
+    (found,) = [each for each in collect_findings(held(0.5, **options)) if each.code == "loop_held"]
+    assert found.change.startswith("Set `gevent-early-monkey-patch`") == is_named
 
 
 @pytest.mark.parametrize(

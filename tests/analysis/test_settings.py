@@ -187,6 +187,7 @@ def test_every_option_that_is_read_is_used_by_a_rule_or_elsewhere():
     }
     elsewhere |= {"threads_stacksize", "http_manage_expect", "http_keepalive"}
     elsewhere |= {"emperor", "emperor_stats", "cheaper_rss_limit_soft", "http_to", "http11_socket", "zerg"}
+    elsewhere |= {"gevent_monkey_patch", "gevent_early_monkey_patch"}
     """Used by findings, the owners of sockets, the sampling of waits, outages and `discover`."""
     assert NAMES.keys() - read == elsewhere
 

@@ -41,14 +41,15 @@ LOOP_HELD = Kind(
     "{serving:request} {serving:is|are} in service[counted? , and {completed:request} {completed:was|were} completed]."
     "[others?  Other calls block {others:worker}.]",
     meaning="One thread serves all requests of a worker: while a call occupies it, they stop, on all async cores.",
-    act="Run {calls} to find the call[blocked? , then restart {blocked:worker} with {kill}].",
-    then="[blocked? SIGTERM does not end {blocked:it|them}, and SIGKILL loses {blocked:its|their} requests. Later: "
-    "][computes? Move the work of this call into another process, such as a spooler or a mule, or let it yield between "
-    "its steps (`gevent.sleep(0)`).][threads? Move this call to a thread beside the event loop "
-    "(`gevent.get_hub().threadpool`), or to a spooler.][other_loop? Replace the call by one that yields while it "
-    "waits, from a library for the event loop that uWSGI runs.][gevent? Make this call yield while it waits: "
-    "`gevent-early-monkey-patch` does this for Python's own functions, and a library in C needs its own patch "
-    "(`psycogreen` for psycopg2).]",
+    act="[unpatched? Set `gevent-early-monkey-patch`, unless the application calls `monkey.patch_all()` itself]"
+    "[not unpatched? Run {calls} to find the call][blocked? , then restart {blocked:worker} with {kill}].",
+    then="[unpatched? Else run {calls} to find the call. ][blocked? SIGTERM does not end {blocked:it|them}, and "
+    "SIGKILL loses {blocked:its|their} requests. Later: ][computes? Move the work of this call into another process, "
+    "such as a spooler or a mule, or let it yield between its steps (`gevent.sleep(0)`).][threads? Move this call to a "
+    "thread beside the event loop (`gevent.get_hub().threadpool`), or to a spooler.][other_loop? Replace the call by "
+    "one that yields while it waits, from a library for the event loop that uWSGI runs.][gevent? Make this call yield "
+    "while it waits: `gevent-early-monkey-patch` does this for Python's own functions, and a library in C needs its "
+    "own patch (`psycogreen` for psycopg2).]",
     clause="[waits? the event {ids:loop|loops} of {ids:worker} {ids:is|are} blocked by calls][also?  that are {doing}]",
     page_after=60,
     replaces=("request_stuck",),
@@ -170,4 +171,6 @@ def _choose_remedy(figures: Figures, worst: _Held) -> Facts:
     threads = not computes and (hold.how == "file" or hold.state in ("lock", "disk", "child"))
     yields, is_other = not computes and not threads, options.gevent is None and options.complete
     other_loop, gevent = yields and is_other, yields and not is_other
-    return {"computes": computes, "threads": threads, "other_loop": other_loop, "gevent": gevent}
+    is_patched = options.gevent_monkey_patch or options.gevent_early_monkey_patch or not options.complete
+    facts: Facts = {"computes": computes, "threads": threads, "other_loop": other_loop, "gevent": gevent}
+    return facts | {"unpatched": gevent and not is_patched}
