@@ -45,6 +45,14 @@ def test_a_service_that_cannot_lose_a_server_needs_a_plan(calm, one_lost, judgem
     assert verdict.sentence.endswith(lost) == (judgement == "plan")
 
 
+@pytest.mark.parametrize(("saved", "is_said"), [(0.0061, True), (0.00004, False)])
+def test_uneven_workers_that_cost_no_time_are_not_mentioned(calm, saved, is_said):
+    """Not where what they cost would be written as 0 ms."""
+    balance = replace(calm.utilization.balance, cost_servers=1.1, cost_seconds=saved)
+    verdict = judge_service(replace(calm, utilization=replace(calm.utilization, balance=balance)), ())
+    assert ("Uneven workers cost" in verdict.sentence) == is_said
+
+
 def test_a_lone_server_is_not_reproached_with_its_loss():
     """The verdict says that the service is then down, and is that of the load alone."""
     lone = replace(CALM, servers=1, peak=4.0)
