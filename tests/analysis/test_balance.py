@@ -7,8 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.analysis.judging import describe, figures_of
+from tests.support.simulated_server import Server
 from tests.support.windows import the_example, the_harmless_one, window, worker
 from uwsgi_headroom.analysis.balance import ENOUGH_REQUESTS, compute_balance, compute_workers, noise_floor
+from uwsgi_headroom.analysis.findings.evenness import even_out
 
 
 def compare(window):
@@ -29,6 +32,11 @@ def test_one_hot_worker_of_four():
     assert figures == pytest.approx((0.43, 1.0, 8, 0.67, 0.38), abs=0.01)
     assert {round(worker.response_time or 0, 2) for worker in workers if worker is not hot} == {0.38}
     assert result.cost == pytest.approx(1 - 0.38 / 0.5, abs=0.02)
+
+
+def test_more_processes_have_no_fewer_threads():
+    """What evens workers out takes no thread away, also where each has an odd number of them."""
+    assert "8x2 instead of 4x3" in even_out(figures_of(the_example(), describe(Server(processes=4, threads=3))))
 
 
 def test_the_harmless_case():

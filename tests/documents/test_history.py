@@ -276,6 +276,15 @@ def test_the_threads_of_a_worker_with_its_own_socket_are_a_limit():
     assert set(watch.history(120, 12).headroom.threads) == {2.0}
 
 
+def test_threads_that_cheaper_holds_in_reserve_are_headroom():
+    """As in the verdict: 2 threads are busy of 8, of which 4 are of the worker that runs."""
+    server = Server(2, 4)
+    watch = steady(60, server)
+    server.cheap(2)
+    watch.seconds(server, 120, lambda _: server.serve(1, 2, each=1.0))
+    assert set(watch.history(100, 10).headroom.threads) == {4.0}
+
+
 def test_nothing_contradicts_the_present_figures():
     """No wait where a queue hardly moves, and no headroom of resources while the verdict is that something else limits
     the server."""

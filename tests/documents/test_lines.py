@@ -176,6 +176,13 @@ CAUSE = FindingSection(
 )
 
 
+def test_an_act_that_is_cut_says_for_how_many_workers_there_is_memory():
+    """Its bracket is closed."""
+    act = "Raise `processes` from 16 to 43 (of which there is room for 3 for certain"
+    cause = replace(CAUSE, change=f"{act}: at most 180 MB each, 540 MB available): in bursts, all 16 threads are busy.")
+    assert text(replace(SERVER, findings=(cause,)), "act") == f"{act})"
+
+
 @pytest.mark.parametrize(
     ("server", "code", "tone"),
     [

@@ -150,6 +150,8 @@ def count_needed_threads(figures: Figures) -> float | None:
         allowed = noticed_wait(flow.response_time)
         while erlang_wait(needed, offered, flow.response_time) >= allowed:
             needed += 1
+        # A wait falls at least as threads rise: the same work is done by more. Few bursts need a thread per request.
+        in_bursts = min(in_bursts, (figures.ceiling or 0) * (flow.queue_wait or 0.0) / allowed)
     return max(needed, in_bursts)
 
 

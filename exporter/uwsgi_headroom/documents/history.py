@@ -331,7 +331,7 @@ def _append(to: HistoryDocument, record: Record) -> None:
     load = ServerLoad(
         flow=rates,
         workers=workers,
-        threads=window.available,
+        threads=window.configured,  # also those that cheaper holds in reserve
         cpus=levels.cpus,
         cpu=compute_shares(window.cpu, levels.others_follow),
         by_socket=_split_by_socket(record),

@@ -204,11 +204,11 @@ class Ahead(NamedTuple):
 
 class Forecast(Struct, frozen=True, kw_only=True):
     """Expected daily peaks after the last day of the data. direction: none if the interval of the slope contains 0: no
-    growth is expected. per_month: growth in 30 days as a share of the level, with its interval (95 %). level: expected
-    now, on the busiest day of a week. fitted: the trend of the past, weekly pattern included. ahead: at most as many
-    days as there are of history. reached: in the last seven days of the data; then it is not dated. crossing: the first
-    day on which the limit is expected to be reached; earliest, latest: the same of the interval's upper and lower end;
-    None: not within the days ahead."""
+    growth is expected. per_month: growth in 30 days as a share of the level, -1 at least, with its interval (95 %).
+    level: expected now, on the busiest day of a week. fitted: the trend of the past, weekly pattern included. ahead: at
+    most as many days as there are of history. reached: in the last seven days of the data; then it is not dated.
+    crossing: the first day on which the limit is expected to be reached; earliest, latest: the same of the interval's
+    upper and lower end; None: not within the days ahead."""
 
     direction: Direction
     per_month: float
@@ -237,7 +237,7 @@ def forecast_peaks(days: Sequence[int], peaks: Sequence[float], limit: float, ho
     ahead = list(_look_ahead(line, pattern, range(last + 1, last + 1 + min(horizon, history))))
     recent = [peak for day, peak in zip(days, peaks, strict=True) if day > last - _RECENT_DAYS]
     reached, level = max(recent) >= limit, line.at(last, line.expected_slope)
-    month, low, high = (_MONTH * slope / (level or math.inf) for slope in (line.slope, line.low, line.high))
+    month, low, high = (max(-1.0, _MONTH * slope / (level or math.inf)) for slope in (line.slope, line.low, line.high))
 
     def first(part: Callable[[Ahead], float]) -> date | None:
         return next((each.day for each in ahead if part(each) >= limit and not reached), None)

@@ -259,6 +259,12 @@ def test_the_slope(level, change, per_month):
     assert {each.direction for each in found} == {"growth" if per_month > 0 else "decline"}
 
 
+def test_nothing_declines_by_more_than_all_of_it():
+    """100 falls by 1.7 a day: of the 6.5 that are left on the last day, 30 times as much would be -785 %."""
+    found = forecast(series(line(-1.7), 56))
+    assert (found.per_month_low, found.per_month) == (-1.0, -1.0)
+
+
 @pytest.mark.parametrize("week", [WEEK, (1.0,) * 7], ids=["weekly pattern only", "flat"])
 def test_no_growth_is_reported_where_there_is_none(week):
     """In at least 11 of 12 flat series, and the expected peaks then differ by day of the week alone."""

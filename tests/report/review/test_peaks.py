@@ -17,6 +17,7 @@ from tests.report.changes import (
 from tests.support import windows
 from tests.support.synthetic import stories
 from tests.support.synthetic.plan import Service
+from tests.support.synthetic.server import QUEUE
 from uwsgi_headroom.analysis.balance import compute_balance, compute_workers
 from uwsgi_headroom.analysis.capacity import CpuShares, ServerLoad, compute_headroom
 from uwsgi_headroom.analysis.findings import collect_findings
@@ -108,6 +109,12 @@ def test_with_one_server_lost_the_others_take_its_load_in_proportion():
     assert [server.flow.observed for server in used.servers] == pytest.approx([12.0, 6.0, 6.0])
     threads = next(use for use in used.limits if use.limit == "threads")
     assert threads.one_lost == pytest.approx(12 / 32 * 4 / 3, rel=1e-3)
+
+
+def test_requests_that_wait_beside_free_threads_are_no_use_of_zero():
+    """What is used of the limits says nothing then. It is not known, rather than low in the forecast."""
+    held_up = change(_data(days=3), with_window(queue_seconds={QUEUE: 3600.0}, idle_queue_seconds=270.0))
+    assert set(peaks_of(held_up).utilization("threads")) == {None}
 
 
 def _without_cpu(data: ReviewData) -> ReviewData:

@@ -182,7 +182,7 @@ def _split(figures: Figures) -> Facts:
     splits = not mapped and threads >= 2
     return {
         "mapped": mapped,
-        "split": splits and f"{2 * active}x{threads // 2}",
+        "split": splits and f"{2 * active}x{(threads + 1) // 2}",
         "now": f"{active}x{threads}",
         "fits": splits and Private(fits(figures.server.memory, active)),
         "maybe": mapped is None,

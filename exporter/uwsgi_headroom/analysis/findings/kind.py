@@ -241,7 +241,7 @@ def _fields(record: Struct | tuple[object, ...]) -> dict[str, Any]:
     return {name: getattr(record, name) for name in names}
 
 
-_HAS_ROOM = re.compile(r"\s*\((?:check first that|\d[\d,]* more workers? of)\b[^()]*\)")
+_HAS_ROOM = re.compile(r"\s*\((?:check first that|\d[\d,]* more workers? of)\b[^()]*\)|: [^():]* available(?=\))")
 _ENDS = re.compile(r"(?:(?<=\.)\s+(?=[A-Z`]|uWSGI)|;)(?=(?:[^`]*`[^`]*`)*[^`]*$)")
 
 
@@ -251,5 +251,5 @@ def say_settings(settings: Sequence[tuple[str, int]]) -> str:
 
 
 def first_act(change: str) -> str:
-    """The first act of an advice, without the full stop, and without how memory suffices for it (`fits`)."""
+    """The first act of an advice, without the full stop, and of memory (`fits`) only what is lacking."""
     return _ENDS.split(_HAS_ROOM.sub("", change), maxsplit=1)[0].rstrip(".")

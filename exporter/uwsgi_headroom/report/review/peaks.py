@@ -80,9 +80,9 @@ def highest_use(judged: Iterable[Figures], limit: Limit) -> float | None:
 
 
 def use_of(figures: Figures, limit: Limit) -> float | None:
-    """The utilization of a limit, as headroom has it: 0 if it is far; None if it is unknown."""
+    """The utilization of a limit, as headroom has it: 0 if it is far; None if it is unknown or says nothing."""
     room = figures.headroom
-    if limit in (*room.far, *room.idle):
+    if limit in room.far or (limit in room.idle and (room.by_limit or room.no_requests)):
         return 0.0
     return given(room.by_limit.get(limit), lambda factor: 1 / factor)
 

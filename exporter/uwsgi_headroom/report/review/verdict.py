@@ -156,7 +156,8 @@ LOSS = (
 def _say_loss(evidence: Evidence) -> str:
     used, servers = evidence.utilization, len(evidence.peaks.service.servers)
     cost, saved = used.balance.cost_servers or 0.0, used.balance.cost_seconds
-    facts: Facts = {"is_worth": cost >= WORTH_MENTION and bool(saved), "saved": saved, "cost": cost, "servers": servers}
+    is_worth = cost >= WORTH_MENTION and duration(saved or 0.0) != duration(0)
+    facts: Facts = {"is_worth": is_worth, "saved": saved, "cost": cost, "servers": servers}
     return fill(LOSS, {**facts, "alone": servers == 1, "weak": servers > 1 and used.cannot_lose})
 
 
