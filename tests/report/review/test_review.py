@@ -193,13 +193,11 @@ def test_it_advises_more_processes_with_fewer_threads(story):
     assert story.answer == "shop needs action now."
 
 
-def test_a_full_interpreter_does_not_keep_the_others_from_the_load_of_a_lost_server(story):
-    """With one machine of six lost the others have 6/5 of the load, more than the hottest interpreter takes. Its
-    requests only get slower: others go to calm workers, until the 3.7 CPUs that other programs leave are full."""
+def test_a_limit_is_missed_only_with_a_server_lost(story):
+    """With one machine of six lost the others have 6/5 of the load, which is more than one interpreter takes."""
     used = story.services[0].utilization
-    assert used.headroom * 5 / 6 < 1 < used.headroom
-    assert used.one_lost == pytest.approx(3.7 / (used.servers[0].flow.throughput * 0.040) * 5 / 6, rel=1e-4)
-    assert "cannot carry" not in story.services[0].verdict.sentence
+    assert used.one_lost == pytest.approx(used.headroom * 5 / 6, rel=1e-6)
+    assert used.one_lost < 1 < used.headroom
 
 
 def test_the_first_page_has_the_lines_of_check(story):

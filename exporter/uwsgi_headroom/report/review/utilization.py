@@ -71,8 +71,8 @@ class Utilization(Struct, frozen=True, kw_only=True):
     """until: the end of the quarter hour that counts (see `peaks`); days: with a known peak; 0: none is complete, so it
     is that of the range; exception: end and threads in service of a quarter hour that stands out; concurrency: threads
     in service on all servers, over the days; headroom, usable: the smallest of all servers, usable until requests wait;
-    one_lost: the headroom of what the others can serve after the loss of the worst server: they can serve with a full
-    interpreter; unknown: as of the first server whose headroom is not known."""
+    one_lost: the headroom after the loss of the worst server; unknown: as of the first server whose headroom is not
+    known."""
 
     until: float
     days: int
@@ -107,8 +107,7 @@ def review_utilization(peaks: Peaks) -> Utilization:
     known = [server for server in servers if server.headroom.factor and not server.unknown]
     tightest = min(known, key=lambda server: server.headroom.factor or 0.0, default=None)
     first = given(tightest, lambda server: server.headroom.first)
-    uses = [use for limit in LIMITS if limit != "hottest_interpreter" for use in _uses_without_one(peaks, limit)]
-    lost, lost_server = max(uses, default=(0.0, None))
+    lost, lost_server = max((use for limit in LIMITS for use in _uses_without_one(peaks, limit)), default=(0.0, None))
     return Utilization(
         until=peaks.until,
         days=len(peaks.daily.days) * (not peaks.whole),
