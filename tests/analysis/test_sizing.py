@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.analysis.judging import describe, figures_of, findings_by_code
+from tests.analysis.judging import change_workers, describe, figures_of, findings_by_code
 from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.advice import advise_capacity
@@ -97,6 +97,17 @@ def test_more_threads(of, expected):
     """As many as the offered work takes, unless something stops them."""
     step = more_threads(figures(of, SMALL), 4)
     assert {name: getattr(step, name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(("waiting", "option"), [(0.0, "threads"), (2.0, "processes")])
+def test_work_outside_of_the_lock_needs_threads(waiting, option):
+    """As much CPU time in a library without the interpreter lock needs no processes. Since it is not known how much of
+    it is under the lock after all, nothing is promised."""
+    of = change_workers(minute(2, 8.0, 40.0, cpu=0.05), interpreter_lock_seconds=60 * waiting)
+    now = figures(of, Server(processes=2, threads=4, cpus=8.0))
+    advice = advise_capacity(now)
+    assert [name for name, _ in advice.settings] == [option]
+    assert (advice.serves is None, "interpreters" not in now.headroom.by_limit) == (not waiting, not waiting)
 
 
 FULL = minute(4, 4.0, 40.0)
