@@ -94,7 +94,7 @@ def compute_demand(window: Window, server: ServerRecord, flow: Flow, threads: in
 
 def was_full(window: Window, socket: str) -> bool:
     """Whether a socket's queue was at its limit for a part of the window, and turned clients away."""
-    return window.queue_full_seconds.get(socket, 0.0) > 0 and not (is_tcp(socket) and window.overflows == 0)
+    return window.queue_full_seconds.get(socket, 0.0) > 0 and not (is_tcp(socket) and count_dropped(window) == 0)
 
 
 def count_dropped(window: Window) -> int | None:
