@@ -201,7 +201,8 @@ def test_counted_refusals_bound_how_many_arrive(refused, factor, threads):
     of_tcp = replace(figures(of, SMALL).server, queues={TCP: Backlog(41, 40, None)})
     overloaded = figures_of(of, of_tcp)
     assert more_threads(overloaded, 4).threads == threads
-    assert f"with retries, requests arrive {factor} times as fast as" in advise_capacity(overloaded).change
+    assert f"with retries, requests arrive {factor} times as fast as" in (change := advise_capacity(overloaded).change)
+    assert "were not counted" not in change
 
 
 def test_a_step_that_serves_no_more_has_no_figure():

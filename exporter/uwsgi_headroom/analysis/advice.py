@@ -532,7 +532,7 @@ def _say_step(figures: Figures, step: Step, change: str) -> Iterator[str]:
     yield fill("{change}[demand? : {demand}]", {"change": change, "demand": _say_demand(figures)})
     if promised := _promise(figures, step):
         yield fill(SERVES, {"most": promised, "now": figures.flow.throughput or 0.0})
-    if figures.demand.queue_was_full:
+    if figures.demand.queue_was_full and count_refused(figures.window, figures.server.queues) is None:
         yield NOT_COUNTED
     if step.stopped_by is not None:
         of_processes = step.processes > len(figures.server.workers)
