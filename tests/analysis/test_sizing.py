@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.analysis.judging import change_workers, describe, figures_of, findings_by_code
+from tests.analysis.judging import change_workers, describe, figures_of, findings_by_code, setup
 from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.advice import advise_capacity
@@ -162,6 +162,20 @@ def test_the_advice_says_what_the_step_will_do(found, words):
     """The offered work, the throughput, what stops the step, and that a full queue hides how long requests wait."""
     assert words in advise_capacity(found).change
     assert "How long" not in advise_capacity(figures(minute(2, 7.0, 1.0, full_seconds=0.0), SMALL)).change
+
+
+def test_processes_that_do_not_fit_are_no_setting():
+    """They need memory first and promise nothing, and no alert says to set them. Without exact memory, they may fit."""
+    full, may_fit = (advise_capacity(figures(FULL, SINGLE, 0, source)) for source in ("uss", "anonymous"))
+    assert (full.change.partition(".")[0], full.settings, full.serves) == ("Add memory first", (), None)
+    assert may_fit.settings == (("processes", 32),)
+    assert may_fit.serves
+    reloads = setup(can_reload_workers=True, complete=True)
+    of = window(20, worker(1, 150, busy=15.0, up=17.0, respawns=1), app=180.0)
+    now = figures(of, Server(processes=1, threads=1), 0)
+    in_turn = advise_capacity(replace(now, server=replace(now.server, setup=reloads)))
+    assert "while one is replaced" in in_turn.change
+    assert in_turn.settings == ()
 
 
 @pytest.mark.parametrize(

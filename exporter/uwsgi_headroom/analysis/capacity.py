@@ -278,6 +278,11 @@ def count_more_workers(memory: Memory) -> int:
     return memory.available // memory.per_worker
 
 
+def has_no_room(memory: Memory | None) -> bool:
+    """Whether it is known that not one more worker fits."""
+    return memory is not None and memory.is_exact and not count_more_workers(memory)
+
+
 _EACH = "[bound? at most ]{size:bytes}[several?  each]"
 FIT = "{more:more worker} of " + _EACH + " {more:fits|fit} into the {available:bytes} available"
 _REST = ": " + _EACH + ", {available:bytes} available"

@@ -19,7 +19,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from uwsgi_headroom.analysis.capacity import count_more_workers, list_locked, usable_beside_others
+from uwsgi_headroom.analysis.capacity import count_more_workers, has_no_room, list_locked, usable_beside_others
 from uwsgi_headroom.analysis.demand import SATURATED, count_refused, was_full
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.littles_law import noticed_wait, ratio, shows_a_limit
@@ -114,7 +114,7 @@ def more_processes(figures: Figures) -> Step:
     memory = figures.server.memory
     if memory is not None and memory.is_exact and 0 < count_more_workers(memory) < count - processes:
         count, stop = processes + count_more_workers(memory), "memory"
-    serves = _promise(figures, model, count, each) if model is not None and each else None
+    serves = _promise(figures, model, count, each) if model and each and not has_no_room(memory) else None
     return Step(count, each, serves, wanted, stop)
 
 
