@@ -88,6 +88,23 @@ def test_limits_of_unknown_use_are_left_out(workers, threads, cpus, by_limit):
     assert by_limit or (result.first, result.ceiling, result.factor) == (None, None, None)
 
 
+@pytest.mark.parametrize(
+    ("loads", "waiting", "limits"),
+    [
+        ((1.5, 1.5), 0.0, {"threads"}),  # as in numpy
+        ((0.9, 0.5), 0.0, {"threads"}),  # the other worker of the same application
+        ((0.9, 0.5), 1.0, {"threads", *BOTH}),
+        ((0.9, 0.5), None, {"threads", *BOTH}),  # not visible
+        ((0.8, 0.5), 0.0, {"threads", *BOTH}),  # so few may wait by chance
+    ],
+)
+def test_work_outside_of_the_lock_limits_no_interpreter(loads, waiting, limits):
+    """CPU time of requests that do not wait for the interpreter lock says nothing of when the interpreter is full."""
+    lock = None if waiting is None else 60 * waiting
+    rows = (worker(number, 300, cpu=60 * load, busy=150.0, lock=lock) for number, load in enumerate(loads, 1))
+    assert set(headroom_of(window(60, *rows, waits={"backend": 5.0}), 16, None).by_limit) == limits
+
+
 @pytest.mark.parametrize("shares", [None, (0.5, 1.4, 0.1), (0.0, 0.0, 2.0), (0.0, 2.0, None)])
 def test_without_requests_headroom_is_not_known(shares):
     """There is no load that could grow: neither "over 100x" nor what a worker computes without a request says how far.

@@ -53,7 +53,9 @@ ALL_KNOWN = {"is_floor": False, "queue_was_full": False, "retrying": 0}
         (minute(8.0, 40.0, socket=TCP, full=30.0), {"retrying": 0}),
         # Without an overflow nobody was turned away; those of other listeners are not those of this server.
         (minute(4.0, 1.0, socket=TCP, full=2.0, overflows=0), {"is_floor": False, "queue_was_full": False}),
+        (minute(4.0, 1.0, socket=TCP, full=2.0, overflows=600, refused=0), ALL_KNOWN),
         (minute(4.0, 1.0, socket=TCP, overflows=600), {"retrying": 0}),
+        (minute(8.0, 40.0, socket=TCP, full=1.0, overflows=60_000, refused=6), {"retrying": 0.1}),
     ],
 )
 def test_offered_work(of, expected):

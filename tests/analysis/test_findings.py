@@ -60,6 +60,14 @@ def test_queues_with_equal_figures_are_told_apart(full):
     assert len(set(texts)) == len(texts)
 
 
+@pytest.mark.parametrize("refused", [0, 6])
+def test_drops_of_other_listeners_refuse_no_clients(refused):
+    """A TCP queue at its limit refuses clients only if the kernel dropped connections of this server."""
+    known = {"queue_seconds": {":8080": 600.0}, "queue_full_seconds": {":8080": 2.0}, "refused": refused}
+    of = replace(idle(), overflows=6000, **known)
+    assert ("clients_refused" in findings_by_code(of, queues={":8080": Backlog(10, 100, None)})) == (refused > 0)
+
+
 def test_a_full_machine_beside_a_server_that_needs_little():
     """The server has no finding, and the kernel gives it a part of the CPUs, as of the four here."""
     of = replace(idle(), cpu=window(60, cpu=(0.03, 0.0, 1.97)).cpu)

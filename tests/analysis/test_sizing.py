@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.analysis.judging import describe, figures_of, findings_by_code
+from tests.analysis.judging import change_workers, describe, figures_of, findings_by_code, setup
 from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.advice import advise_capacity
@@ -99,6 +99,17 @@ def test_more_threads(of, expected):
     assert {name: getattr(step, name) for name in expected} == expected
 
 
+@pytest.mark.parametrize(("waiting", "option"), [(0.0, "threads"), (2.0, "processes")])
+def test_work_outside_of_the_lock_needs_threads(waiting, option):
+    """As much CPU time in a library without the interpreter lock needs no processes. Since it is not known how much of
+    it is under the lock after all, nothing is promised."""
+    of = change_workers(minute(2, 8.0, 40.0, cpu=0.05), interpreter_lock_seconds=60 * waiting)
+    now = figures(of, Server(processes=2, threads=4, cpus=8.0))
+    advice = advise_capacity(now)
+    assert [name for name, _ in advice.settings] == [option]
+    assert (advice.serves is None, "interpreters" not in now.headroom.by_limit) == (not waiting, not waiting)
+
+
 FULL = minute(4, 4.0, 40.0)
 
 
@@ -153,6 +164,20 @@ def test_the_advice_says_what_the_step_will_do(found, words):
     assert "How long" not in advise_capacity(figures(minute(2, 7.0, 1.0, full_seconds=0.0), SMALL)).change
 
 
+def test_processes_that_do_not_fit_are_no_setting():
+    """They need memory first and promise nothing, and no alert says to set them. Without exact memory, they may fit."""
+    full, may_fit = (advise_capacity(figures(FULL, SINGLE, 0, source)) for source in ("uss", "anonymous"))
+    assert (full.change.partition(".")[0], full.settings, full.serves) == ("Add memory first", (), None)
+    assert may_fit.settings == (("processes", 32),)
+    assert may_fit.serves
+    reloads = setup(can_reload_workers=True, complete=True)
+    of = window(20, worker(1, 150, busy=15.0, up=17.0, respawns=1), app=180.0)
+    now = figures(of, Server(processes=1, threads=1), 0)
+    in_turn = advise_capacity(replace(now, server=replace(now.server, setup=reloads)))
+    assert "while one is replaced" in in_turn.change
+    assert in_turn.settings == ()
+
+
 @pytest.mark.parametrize(
     ("of", "server", "needed"),
     [
@@ -193,7 +218,8 @@ def test_counted_refusals_bound_how_many_arrive(refused, factor, threads):
     of_tcp = replace(figures(of, SMALL).server, queues={TCP: Backlog(41, 40, None)})
     overloaded = figures_of(of, of_tcp)
     assert more_threads(overloaded, 4).threads == threads
-    assert f"with retries, requests arrive {factor} times as fast as" in advise_capacity(overloaded).change
+    assert f"with retries, requests arrive {factor} times as fast as" in (change := advise_capacity(overloaded).change)
+    assert "were not counted" not in change
 
 
 def test_a_step_that_serves_no_more_has_no_figure():

@@ -72,6 +72,10 @@ def minute(*workers: tuple[int, float, float], locked: float | None = None, queu
     return of if locked is None else change_workers(of, lock_seconds=60.0, lock_held_seconds=locked)
 
 
+OUTSIDE = change_workers(minute((600, 0.25, 90.0), (60, 0.5, 3.0)), interpreter_lock_seconds=0.0)
+OUTSIDE = replace(OUTSIDE, waits=window(60, waits={"backend": 3.0}).waits)
+
+
 @pytest.mark.parametrize(
     ("figures", "first", "factor"),
     [
@@ -85,6 +89,8 @@ def minute(*workers: tuple[int, float, float], locked: float | None = None, queu
         # With several threads, requests wait for the interpreter of the hottest worker; with one, for nothing in it.
         (figures_of(the_example(), 4, 8), "hottest_interpreter", None),
         (figures_of(minute((900, 0.02, 18.0), (450, 0.02, 9.0)), 2, 1), "threads", None),
+        # A worker that computes outside of its interpreter's lock is not the hottest one.
+        (figures_of(OUTSIDE, 2, 8), "threads", 4.66),
         # Requests that hold their worker's lock for 48 ms on average wait 20 ms from a use of 0.29 on.
         (figures_of(minute(*[(600, 0.07, 0.0)] * 2, locked=28.8), 2, 8), "lock", 0.02 / 0.068 / 0.48),
     ],

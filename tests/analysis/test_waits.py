@@ -118,6 +118,7 @@ def test_nothing_in_service_and_nothing_known():
         (117.0, 360, 42.0, False),
         (117.0, 360, 66.0, True),
         (57.0, 360, 42.0, True),
+        (57.0, 360, 0.0, False),
     ],
 )
 def test_a_contended_interpreter_lock(cpu, busy, lock, contended):
@@ -125,6 +126,9 @@ def test_a_contended_interpreter_lock(cpu, busy, lock, contended):
     row = worker(1, 100, cpu=cpu, busy=busy, lock=lock)
     found = compute_workers(window(60, row, waits={"interpreter_lock": lock / 60}))[0]
     assert is_contended(found) is contended
+    # Where requests compute under a lock of the application, they wait for that one.
+    behind = replace(found, lock_waited=0.7)
+    assert is_contended(behind) is (False if cpu == 117.0 and not contended else None)
 
 
 CODES = {

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from uwsgi_headroom.analysis.backends import Saturation
-from uwsgi_headroom.analysis.capacity import fits
+from uwsgi_headroom.analysis.capacity import fits, has_no_room
 from uwsgi_headroom.analysis.demand import count_refused, write_at_once
 from uwsgi_headroom.analysis.destinations import UNKNOWN, is_one_at_a_time, list_main
 from uwsgi_headroom.analysis.figures import Figures
@@ -234,7 +234,7 @@ def _explain_replacement(figures: Figures, away: float) -> Advice | None:
     if are_reloaded_at_once(figures):
         return RELOADED_AT_ONCE.advise()
     more, room = processes + 1, fits(figures.server.memory, 1)
-    settings = (("processes", more),)
+    settings = (("processes", more),) * (not has_no_room(figures.server.memory))
     return RELOADED_IN_TURN.advise(settings, only=processes == 1, processes=processes, more=more, room=room, each=each)
 
 
@@ -371,7 +371,7 @@ SEE_WAITS = (
 )
 """Where it is not known what helps."""
 
-RAISE_PROCESSES = "Raise `processes` from {now:plain} to {then:plain} ({room})"
+RAISE_PROCESSES = "[full? Add memory first. ]Raise `processes` from {now:plain} to {then:plain} ({room})"
 SERVES = "After this step, uWSGI can serve at least {most:rate} (it serves {now:rate} now)"
 NOT_COUNTED = (
     "How long requests will wait after this step is not known: clients that the full queue refused were not counted"
@@ -511,9 +511,9 @@ WORTH_PROCESSES = 1.1
 def raise_processes(figures: Figures, *, is_modelled: bool = True) -> Advice:
     """The advice to add workers, without the full stop. is_modelled: the model knows the limit."""
     processes, step = len(figures.server.workers), more_processes(figures)
-    room = fits(figures.server.memory, step.processes - processes)
-    change = fill(RAISE_PROCESSES, {"now": processes, "then": step.processes, "room": room})
-    settings = (("processes", step.processes),)
+    room, is_full = fits(figures.server.memory, step.processes - processes), has_no_room(figures.server.memory)
+    change = fill(RAISE_PROCESSES, {"full": is_full, "now": processes, "then": step.processes, "room": room})
+    settings = (("processes", step.processes),) * (not is_full)
     if not is_modelled:
         return Advice(change, settings)
     return Advice(". ".join(_say_step(figures, step, change)), settings, _promise(figures, step))
@@ -532,7 +532,7 @@ def _say_step(figures: Figures, step: Step, change: str) -> Iterator[str]:
     yield fill("{change}[demand? : {demand}]", {"change": change, "demand": _say_demand(figures)})
     if promised := _promise(figures, step):
         yield fill(SERVES, {"most": promised, "now": figures.flow.throughput or 0.0})
-    if figures.demand.queue_was_full:
+    if figures.demand.queue_was_full and count_refused(figures.window, figures.server.queues) is None:
         yield NOT_COUNTED
     if step.stopped_by is not None:
         of_processes = step.processes > len(figures.server.workers)

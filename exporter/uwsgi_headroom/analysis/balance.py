@@ -39,6 +39,8 @@ class WorkerFigures(Struct, frozen=True, gc=False):
     """Whether it accepted requests for nearly the whole window."""
     lock_waiters: float | None = None
     """Mean number of its threads that wait for the interpreter lock; None if unknown."""
+    lock_waited: float | None = None
+    """The part of the time in which a thread waits for a lock of the application; None if none was seen."""
 
 
 class Balance(Struct, frozen=True, gc=False, kw_only=True):
@@ -72,6 +74,7 @@ def compute_workers(window: Window) -> tuple[WorkerFigures, ...]:
                 concurrency=ratio(worker.busy_seconds, window.observed_seconds),
                 active=worker.up_seconds >= ACTIVE * window.observed_seconds > 0,
                 lock_waiters=ratio(worker.interpreter_lock_seconds, waits.observed_seconds) if waits else None,
+                lock_waited=ratio(worker.lock_waited_seconds, worker.lock_seconds or 0.0),
             )
             for worker in window.workers
         ]

@@ -35,6 +35,7 @@ from uwsgi_headroom.analysis.balance import WorkerFigures
 from uwsgi_headroom.analysis.demand import SocketDemand
 from uwsgi_headroom.analysis.littles_law import Flow, compute_flow, is_standing, ratio
 from uwsgi_headroom.analysis.locks import LockFigures
+from uwsgi_headroom.analysis.wait_states import is_contended
 from uwsgi_headroom.history.counts import sum_if_all_known
 from uwsgi_headroom.history.window import CpuWindow, Window
 from uwsgi_headroom.record import Memory
@@ -129,7 +130,7 @@ class ServerLoad(Struct, frozen=True, kw_only=True):
 def compute_headroom(load: ServerLoad, *, lock_is_seen: bool = False, held_up: bool = False) -> Headroom:
     """The headroom of a server. lock_is_seen: whether requests wait for a lock; held_up: or for none of the limits."""
     flow, cpu, lock = load.flow, load.cpu, load.lock
-    loads = [worker.interpreter_load for worker in load.active]
+    loads = [worker.interpreter_load for worker in list_locked(load.active)]
     of_threads = [ratio(flow.concurrency, load.threads or 0.0), *[socket.used for socket in load.by_socket]]
     uses: dict[Limit, float | None] = {
         "hottest_interpreter": _most(loads),
@@ -156,6 +157,14 @@ def compute_headroom(load: ServerLoad, *, lock_is_seen: bool = False, held_up: b
         idle=far * (not is_known),  # requests that wait for something else take threads, and no CPU
         unknown=("lock",) if (lock or lock_is_seen) and "lock" not in known else (),
     )
+
+
+def list_locked(workers: Sequence[WorkerFigures]) -> list[WorkerFigures]:
+    """The workers whose CPU time may all be under the interpreter lock. Where a worker uses most of a CPU and hardly
+    any of its requests waits for the lock, they compute without it: so do those of others that hardly wait."""
+    free = [worker for worker in workers if is_contended(worker) is False]
+    is_outside = any((worker.interpreter_load or 0.0) >= REACHED for worker in free)
+    return [worker for worker in workers if not (is_outside and worker in free)]
 
 
 def _most(values: Iterable[float | None]) -> float | None:
@@ -267,6 +276,11 @@ def follow_requests(slices: Sequence[tuple[float, float]]) -> bool | None:
 def count_more_workers(memory: Memory) -> int:
     """The number of workers that fit into the available memory; more may fit unless the memory of one is exact."""
     return memory.available // memory.per_worker
+
+
+def has_no_room(memory: Memory | None) -> bool:
+    """Whether it is known that not one more worker fits."""
+    return memory is not None and memory.is_exact and not count_more_workers(memory)
 
 
 _EACH = "[bound? at most ]{size:bytes}[several?  each]"

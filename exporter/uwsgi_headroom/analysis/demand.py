@@ -82,7 +82,7 @@ def compute_demand(window: Window, server: ServerRecord, flow: Flow, threads: in
     by_socket = split_by_socket(window, holders, accepting, server.queues)
     may_wait = flow.queue_length is None or shows_a_limit(flow)
     cut_off = bool(threads) and busy is not None and busy >= SATURATED * (threads or 0) and may_wait
-    refused = any(map(is_tcp, full)) and ratio(window.overflows, window.seconds)
+    refused = any(map(is_tcp, full)) and ratio(count_dropped(window), window.seconds)
     return Demand(
         at_once=sum_if_all_known([busy, flow.queue_length or 0.0]),
         is_floor=bool(full) or cut_off or any(socket.is_floor for socket in by_socket),
@@ -94,7 +94,12 @@ def compute_demand(window: Window, server: ServerRecord, flow: Flow, threads: in
 
 def was_full(window: Window, socket: str) -> bool:
     """Whether a socket's queue was at its limit for a part of the window, and turned clients away."""
-    return window.queue_full_seconds.get(socket, 0.0) > 0 and not (is_tcp(socket) and window.overflows == 0)
+    return window.queue_full_seconds.get(socket, 0.0) > 0 and not (is_tcp(socket) and count_dropped(window) == 0)
+
+
+def count_dropped(window: Window) -> int | None:
+    """Connections that the kernel dropped at this server's TCP queues; Prometheus has only those of all listeners."""
+    return window.overflows if window.refused is None else window.refused
 
 
 def count_refused(window: Window, sockets: Collection[str]) -> float | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from statistics import median
 
-from uwsgi_headroom.analysis.capacity import LEAST_OWN, REACHED
+from uwsgi_headroom.analysis.capacity import LEAST_OWN, REACHED, list_locked
 from uwsgi_headroom.analysis.destinations import DestinationFigures
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.littles_law import longest_service, ratio
@@ -36,8 +36,9 @@ def list_loads(figures: Figures) -> list[float]:
 
 
 def mean_load(figures: Figures) -> float | None:
-    """Their mean; None if none is known."""
-    loads = list_loads(figures)
+    """The mean of those that may be under the interpreter lock; None if none is known."""
+    locked = list_locked(figures.active or figures.workers)
+    loads = [worker.interpreter_load for worker in locked if worker.interpreter_load is not None]
     return ratio(sum(loads), len(loads))
 
 

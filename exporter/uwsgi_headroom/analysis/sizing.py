@@ -19,7 +19,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from uwsgi_headroom.analysis.capacity import count_more_workers, usable_beside_others
+from uwsgi_headroom.analysis.capacity import count_more_workers, has_no_room, list_locked, usable_beside_others
 from uwsgi_headroom.analysis.demand import SATURATED, count_refused, was_full
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.littles_law import noticed_wait, ratio, shows_a_limit
@@ -83,7 +83,7 @@ def more_threads(figures: Figures, each: int) -> Step:
     if model is None:
         return Step(processes, threads, None, wanted, stop)
     serve = partial(model.most_throughput, processes)
-    if serve(threads) < CONTENDED * processes * threads / (model.computing + model.waiting):
+    if serve(threads) < CONTENDED * processes * threads / (model.computing + model.unlocked + model.waiting):
         stop = "cpu" if WORTH * model.cpus <= processes else "interpreters"
         larger = range(each + 1, threads)
         threads = larger.start + bisect_left(larger, WORTH * serve(threads), key=serve)
@@ -114,14 +114,14 @@ def more_processes(figures: Figures) -> Step:
     memory = figures.server.memory
     if memory is not None and memory.is_exact and 0 < count_more_workers(memory) < count - processes:
         count, stop = processes + count_more_workers(memory), "memory"
-    serves = _promise(figures, model, count, each) if model is not None and each else None
+    serves = _promise(figures, model, count, each) if model and each and not has_no_room(memory) else None
     return Step(count, each, serves, wanted, stop)
 
 
 def _promise(figures: Figures, model: Model, processes: int, threads: int) -> float | None:
     """What a setting serves at least; None where requests wait for something of which the model knows nothing."""
-    if figures.waits and sum(map(figures.waits.share, UNKNOWN_TO_MODEL)) >= LOCKED:
-        return None
+    if model.unlocked or (figures.waits and sum(map(figures.waits.share, UNKNOWN_TO_MODEL)) >= LOCKED):
+        return None  # nor is it known which part of its CPU time is under the interpreter lock after all
     promised, lock = min(MARGIN, model.efficiency) * model.most_throughput(processes, threads), figures.lock
     if lock is None or not lock.is_known:
         return promised
@@ -216,7 +216,10 @@ def measure(figures: Figures) -> Model | None:
     usable = figures.server.cpu_count or inf
     if figures.cpu and usable < inf:
         usable = usable_beside_others(figures.cpu.own, figures.cpu.idle, usable)
-    model = Model(computing, waiting if computing + waiting else flow.response_time, usable)
+    loads = {each: each.interpreter_load or 0.0 for each in figures.workers}
+    part = ratio(sum(loads[each] for each in list_locked(figures.workers)), sum(loads.values())) or 0.0
+    waiting = waiting if computing + waiting else flow.response_time
+    model = Model(part * computing, waiting, usable, unlocked=(1 - part) * computing)
     if not each or (flow.observed or 0.0) < SATURATED * (figures.ceiling or inf):
         return model
     served = flow.throughput / model.most_throughput(processes, each)
@@ -236,4 +239,4 @@ def _find_wanted_rate(figures: Figures, model: Model) -> float:
     if overload := find_overload(figures):
         return _expect(figures, overload) * throughput / RESERVE
     at_once = (demand.at_once + demand.retrying) / RESERVE
-    return max(throughput / RESERVE, at_once / (model.computing + model.waiting))
+    return max(throughput / RESERVE, at_once / (model.computing + model.unlocked + model.waiting))

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from uwsgi_headroom.analysis.capacity import Headroom, Limit, ServerLoad, usable_beside_others
+from uwsgi_headroom.analysis.capacity import Headroom, Limit, ServerLoad, list_locked, usable_beside_others
 from uwsgi_headroom.analysis.littles_law import noticed_wait, ratio
 from uwsgi_headroom.analysis.percentiles import RESOLUTION
 from uwsgi_headroom.analysis.wait_states import WaitFigures
@@ -113,11 +113,11 @@ def _of_resources(load: ServerLoad, limits: Mapping[Limit, float], allowed: floa
         cpus = usable_beside_others(load.cpu.own, load.cpu.idle, load.cpus or 0.0)
     if "cpu" in limits and cpus:
         yield Queue("cpu", max(1, round(cpus)), 1 / limits["cpu"], used / throughput)
-    others = (round(load.threads or 0) / len(active) - 1) / 2
+    others, locked = (round(load.threads or 0) / len(active) - 1) / 2, list_locked(active)
     if "interpreters" in limits and others * used / throughput >= allowed:
-        yield Queue("interpreters", len(active), 1 / limits["interpreters"], used / throughput)
-    hottest = max(active, key=lambda worker: worker.interpreter_load or 0.0)
-    if "hottest_interpreter" in limits and hottest.share and hottest.interpreter_load:
+        yield Queue("interpreters", len(locked), 1 / limits["interpreters"], used / throughput)
+    hottest = max(locked, key=lambda worker: worker.interpreter_load or 0.0, default=None)
+    if "hottest_interpreter" in limits and hottest and hottest.share and hottest.interpreter_load:
         seconds = hottest.interpreter_load / (hottest.share * throughput)
         if others * seconds >= allowed:
             yield Queue("hottest_interpreter", 1, hottest.interpreter_load, seconds)

@@ -237,6 +237,8 @@ def is_contended(worker: WorkerFigures) -> bool | None:
         return None
     if load >= BEYOND_ONE and waiting < LOCK_WAIT:
         return False
+    if (worker.lock_waited or 0.0) >= MOSTLY:
+        return None  # who computes under a lock of the application does so alone, and none waits for the interpreter's
     return waiting >= CONTENDED * (worker.concurrency or 0.0)
 
 

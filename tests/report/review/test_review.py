@@ -323,6 +323,15 @@ def two():
     return build_review(data_of(idle, GROWING, days=56))
 
 
+def test_work_outside_of_the_interpreter_lock_is_no_use_of_interpreters():
+    """Workers that compute in numpy saturate no interpreter, and have no trend of it from quiet days alone."""
+    service = Service(name="shop", workers=4, threads=8, shares=(0.25,) * 4, peak=14.0, cpu=0.02, wait=0.18, cpus=32.0)
+    outside = with_workers(lambda each: replace(each, cpu_seconds=each.cpu_seconds * 4.5, interpreter_lock_seconds=0.0))
+    review = build_review(change(data_of(service, days=8), outside)).services[0]
+    assert review.verdict.judgement == "ok"
+    assert {each.limit for each in review.trend.limits} == {"threads", "cpu"}
+
+
 def _threads(trend: Trend) -> Forecast | Absent:
     return next(each.forecast for each in trend.limits if each.limit == "threads")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.advice import OWN_THREADS_COMPUTE
-from uwsgi_headroom.analysis.capacity import LEAST_OWN, REACHED
+from uwsgi_headroom.analysis.capacity import LEAST_OWN, REACHED, list_locked
 from uwsgi_headroom.analysis.destinations import join_labels, list_local, see_backends
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
@@ -25,7 +25,7 @@ from uwsgi_headroom.analysis.shortages import (
     lacks_cpu,
     waits_for_cpu,
 )
-from uwsgi_headroom.analysis.wait_states import MOSTLY, is_contended, queues_for_lock
+from uwsgi_headroom.analysis.wait_states import MOSTLY, queues_for_lock
 from uwsgi_headroom.record import Cpus, Quota
 from uwsgi_headroom.surroundings import Role, RoleUse
 from uwsgi_headroom.words.formats import listed, name_pids
@@ -201,7 +201,7 @@ USED_BY_OTHERS = Kind(
 
 def find_full_interpreters(figures: Figures) -> Iterator[Finding]:
     active = [worker for worker in figures.active if worker.interpreter_load is not None]
-    full = [each for each in active if (each.interpreter_load or 0) >= REACHED and is_contended(each) is not False]
+    full = [each for each in list_locked(active) if (each.interpreter_load or 0) >= REACHED]
     if not full:
         return
     ids, own = [worker.worker_id for worker in full], find_cpu_of_own_threads(figures) > 0

@@ -8,6 +8,7 @@ from math import inf
 from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.advice import waits_for_a_reload
+from uwsgi_headroom.analysis.demand import count_dropped, was_full
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.clients import wait_too_long
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
@@ -157,7 +158,7 @@ def find(figures: Figures) -> Iterator[Finding]:
         if backlog.limit and area is not None and window.observed_seconds:
             full, mean = window.queue_full_seconds[name] / window.observed_seconds, area / window.observed_seconds
             facts: Facts = {"name": name, "limit": backlog.limit, "longer": _longer_queue(figures, backlog)}
-            if full > FULL[1] and not (is_tcp(name) and window.overflows == 0):
+            if full > FULL[1] and was_full(window, name):
                 facts |= _describe_refusals(figures, name, full, mean, backlog)
                 is_over = (backlog.queue or 0) < FILLING * backlog.limit
                 yield QUEUE_FULL.found(figures, facts, worse=full >= FULL[0], is_over=is_over, **advise(figures))
@@ -169,8 +170,8 @@ def find(figures: Figures) -> Iterator[Finding]:
 
 
 def _describe_refusals(figures: Figures, name: str, full: float, mean: float, backlog: Backlog) -> Facts:
-    overflows, refused = figures.window.overflows, figures.window.refused
-    dropped = refused if overflows and refused is not None else overflows  # an earlier history has only the sum
+    overflows = figures.window.overflows
+    dropped = overflows and count_dropped(figures.window)
     return {
         "tcp": is_tcp(name),
         "several": len(figures.server.queues) > 1,

@@ -70,7 +70,7 @@ def review_trend(peaks: Peaks) -> Trend | Absent:
     limits = tuple(
         _follow(peaks, limit, uses[limit], may_come_first=use >= COMPARABLE * fullest)
         for limit, use in highest.items()
-        if use is not None
+        if use is not None and uses[limit][peaks.counts] is not None  # else it is known of quiet days alone
     )
     if not limits:
         return Absent(reason="The use of no limit is known, so there is no trend.")
