@@ -390,6 +390,10 @@ def test_who_reads(monkeypatch):
     assert find_reader("root").ids.uid == 0
     with pytest.raises(KeyError):
         find_reader("no-such-user")
+    for name in ("no-such-user", ""):
+        monkeypatch.setenv("SUDO_USER", name)
+        monkeypatch.setattr(os, "geteuid", lambda: 54321)  # as in a container: a user without a name
+        assert find_reader(None) == Scraper("54321", Ids(54321, os.getegid(), tuple(os.getgroups())))
 
 
 @as_root

@@ -165,11 +165,15 @@ class _Place(Struct, frozen=True):
 
 def find_reader(name: str | None) -> Scraper:
     """Find the user that runs the exporter: `name`, else the exporter's systemd unit, else the user behind sudo, else
-    this one. Raises KeyError if there is no such user."""
+    this one, which may have no name. Raises KeyError if there is no user `name`."""
     if name is None and (unit := _read_exporters_unit()):
         return unit
-    name = name or os.environ.get("SUDO_USER")
-    known = pwd.getpwuid(os.geteuid()) if name is None else pwd.getpwnam(name)
+    try:
+        known = pwd.getpwnam(name or os.environ.get("SUDO_USER") or user_name(os.geteuid()))
+    except KeyError:
+        if name:
+            raise
+        return Scraper(user_name(os.geteuid()), Ids(os.geteuid(), os.getegid(), tuple(os.getgroups())))
     groups = os.getgrouplist(known.pw_name, known.pw_gid)
     return Scraper(known.pw_name, Ids(known.pw_uid, known.pw_gid, tuple(groups)))
 
