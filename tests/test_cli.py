@@ -84,6 +84,7 @@ def test_help(capsys):
         ("--config", "/nowhere.yml"),
         ("--stats", "/a", "--log.level", "loud"),
         ("--stats", "/a", "--web.listen-address", "here"),
+        ("--stats", "/a", "--web.listen-address", "a..b:9238"),
         ("--stats", "/a", "--web.listen-address", "no-such-host.invalid:1"),
         ("--stats", "/a", "--web.listen-address", "192.0.2.1:1"),
     ],
