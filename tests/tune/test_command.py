@@ -88,6 +88,8 @@ def test_a_recommendation(place, server, capsys):
     assert (place / "shop.ini").read_text() == INI
     assert stat.S_IMODE((place / "shop.ini.diff").stat().st_mode) == 0o600  # the lines around may hold a password
     assert "patch shop.ini shop.ini.diff; then reload uWSGI" in said.out
+    command.run(request(output="a shop's"))
+    assert """patch shop.ini 'a shop'"'"'s'; then reload uWSGI""" in capsys.readouterr().out
     program = ["patch", "shop.ini"] if shutil.which("patch") else ["git", "apply"]
     subprocess.run([*program, "shop.ini.diff"], check=True, capture_output=True)
     assert (place / "shop.ini").read_text() == INI.replace("threads = 1", "threads = 8")
