@@ -247,7 +247,8 @@ def plan_reader(launch: Launch, reader: Scraper) -> Plan:
 
 def _list_places(launch: Launch, name: str, reader: Scraper) -> Sequence[_Place]:
     """List the directories in which the socket could be, best first."""
-    owner, group = user_name(launch.ids.uid), _group_name(_choose_group(launch, reader))
+    uid = launch.ids.uid
+    owner, group = _plain(user_name(uid), uid), _group_name(_choose_group(launch, reader))
     if os.geteuid() != 0:
         directory = Path.home() / ".uwsgi" / name
         return [_place(directory, [f"install -d -m 2750 {directory}"], "the directory is in your home directory")]
@@ -414,7 +415,7 @@ def _join_group(gid: int, reader: Scraper) -> ToDo:
     return ToDo(
         f"Put the exporter's user {reader.name} into the group {group}, which may read the socket. Then start the "
         "exporter in a new session:",
-        [f"usermod --append --groups {group} {reader.name}"],
+        [f"usermod --append --groups {group} {shlex.quote(reader.name)}"],
     )
 
 
@@ -454,6 +455,11 @@ def _read_exporters_unit() -> Scraper | None:
 
 def _group_name(gid: int) -> str:
     try:
-        return grp.getgrgid(gid).gr_name
+        return _plain(grp.getgrgid(gid).gr_name, gid)
     except KeyError:
         return str(gid)
+
+
+def _plain(name: str, number: int) -> str:
+    """A name that a shell and systemd take as it is, else its number: Active Directory has spaces and backslashes."""
+    return name if re.fullmatch(r"[\w.@-]+", name, re.ASCII) else str(number)
