@@ -84,6 +84,7 @@ def test_help(capsys):
         ("--config", "/nowhere.yml"),
         ("--stats", "/a", "--log.level", "loud"),
         ("--stats", "/a", "--web.listen-address", "here"),
+        ("--stats", "/a", "--web.listen-address", "a..b:9238"),
         ("--stats", "/a", "--web.listen-address", "no-such-host.invalid:1"),
         ("--stats", "/a", "--web.listen-address", "192.0.2.1:1"),
     ],
@@ -268,6 +269,13 @@ def test_a_mistake_prints_no_traceback():
     assert message.startswith("config.yml: ")
     assert message.endswith(": give a name")
     assert f"[{1_000_000 + 25 - LONGEST_MESSAGE:,} characters]" in message
+
+
+@pytest.mark.parametrize("command", [("retire", "shop"), ("report",)])
+def test_a_file_that_cannot_be_looked_for(capsys, tmp_path, command):
+    """As in a directory of another user; of a name that is too long, root cannot either."""
+    status, _, err = ended(capsys, *command, "--history", f"{tmp_path}/{'x' * 256}")
+    assert (status, err.startswith(f"uwsgi-headroom: {tmp_path}/xxx")) == (1, True)
 
 
 @pytest.mark.parametrize(

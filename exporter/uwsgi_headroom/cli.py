@@ -40,6 +40,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _discard_output()
         _print_error([f"uwsgi-headroom: {error}", *error.details])
         return 2 if isinstance(error, ConfigError) else 1
+    except OSError as error:  # such as a history in a directory of another user, without `sudo`
+        if error.filename is None and not isinstance(error, FileNotFoundError):  # no place for a temporary file
+            raise
+        _print_error([": ".join(map(str, filter(None, ("uwsgi-headroom", error.filename, error.strerror))))])
+        return 1
     except KeyboardInterrupt:
         return 0
 

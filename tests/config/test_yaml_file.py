@@ -209,6 +209,8 @@ web: {config_file: tls/web.yml}
     beside = [str(here / name) for name in ("shop.stats", "bare.stats", "run/*.sock", "x/y", "z.json")]
     assert paths == [*beside, "@name", "/run/abs", ""]
     assert (read.history, read.web_config_file) == (str(here / "h.sqlite"), str(here / "tls/web.yml"))
+    servers = loaded(path, "servers: [{stats: /a, log: a.log}, {stats: /b, log: journal:b}]").servers
+    assert [server.log for server in servers] == [str(here / "a.log"), "journal:b.service"]
     reading, writing = os.pipe()
     os.write(writing, b"history: h.sqlite")
     os.close(writing)

@@ -390,6 +390,10 @@ def test_who_reads(monkeypatch):
     assert find_reader("root").ids.uid == 0
     with pytest.raises(KeyError):
         find_reader("no-such-user")
+    for name in ("no-such-user", ""):
+        monkeypatch.setenv("SUDO_USER", name)
+        monkeypatch.setattr(os, "geteuid", lambda: 54321)  # as in a container: a user without a name
+        assert find_reader(None) == Scraper("54321", Ids(54321, os.getegid(), tuple(os.getgroups())))
 
 
 @as_root
@@ -404,12 +408,15 @@ def test_a_directory_that_others_use_is_left_alone(monkeypatch, tmp_path):
     subprocess.run(["sh", "-ec", first.lines[0]], check=True)
     assert f"if-dir = {tmp_path}/app/shop" in proposed().steps[0].lines
     assert "Add at the end" in proposed().steps[0].heading
+    monkeypatch.setattr(steps, "user_name", lambda _uid: r"DOM\nick")  # of a directory service
+    monkeypatch.setattr(grp, "getgrgid", lambda gid: grp.struct_group(("domain users", "x", gid, [])))
+    assert f"d {tmp_path}/app/shop-stats 2750 0 0 -'" in proposed().steps[0].lines[0]
 
 
 @as_root
 def test_an_exporter_that_cannot_read_stats_that_are_on(tmp_path):
     """The group that lets it in is proposed, if uWSGI's user is in that group itself."""
-    stranger, path = Scraper("prometheus", Ids(NOBODY - 1, NOBODY - 1)), tmp_path / "own.stats"
+    stranger, path = Scraper(r"DOM\prom", Ids(NOBODY - 1, NOBODY - 1)), tmp_path / "own.stats"
     with without_stats((INI + f"stats = {path}\n").format(directory=tmp_path)) as server:
         launch = launched(server)
         assert launch.master.address == Unix(str(path))
@@ -417,7 +424,7 @@ def test_an_exporter_that_cannot_read_stats_that_are_on(tmp_path):
         path.chmod(0o660)
         for ids in (Ids(0, NOBODY), Ids(NOBODY, 0)):  # a group of the process, or of its user
             (step,) = plan_reader(launch := replace(launch, ids=ids), stranger).steps
-            assert step.lines == [f"usermod --append --groups {grp.getgrgid(NOBODY).gr_name} prometheus"]
+            assert step.lines == [rf"usermod --append --groups {grp.getgrgid(NOBODY).gr_name} 'DOM\prom'"]
         for others in (0, grp.getgrnam("shadow").gr_gid):
             os.chown(path, 0, others)
             made = plan_reader(launch, stranger)

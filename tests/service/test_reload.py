@@ -217,6 +217,19 @@ def test_a_reload_looks_for_servers_if_none_is_set(monkeypatch):
         source().read_again()
 
 
+@pytest.mark.parametrize("named", ["servers: [/run/shop]", "servers: [/run/*/stats]", "probe: {targets: [a:1]}"])
+def test_a_file_that_is_being_written(monkeypatch, tmp_path, named):
+    """An empty file does not replace named servers, nor patterns, by those that discovery finds."""
+    discovering(monkeypatch, ("a",))
+    (tmp_path / "x.yml").write_text(named)
+    settings = source("--config", str(tmp_path / "x.yml"))
+    settings.read_again()
+    (tmp_path / "x.yml").write_text("")
+    problem, fleet = reloaded(settings.read_again)
+    assert problem.startswith("no server is named any more")
+    assert names(fleet) == ["shop"]
+
+
 def test_where_the_file_is_named(monkeypatch, tmp_path):
     """The file is that of the flag, else of the environment."""
     monkeypatch.setenv("UWSGI_HEADROOM_CONFIG", "/from/environment")

@@ -10,6 +10,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from uwsgi_headroom.arguments.commands import make_command_line
 from uwsgi_headroom.errors import ConfigError, HeadroomError
 from uwsgi_headroom.tune import command, search
 from uwsgi_headroom.tune.command import Runs
+from uwsgi_headroom.tune.guard import guard_this_process
 from uwsgi_headroom.tune.ini import Ini
 from uwsgi_headroom.tune.load import Load
 from uwsgi_headroom.tune.search import Run
@@ -88,6 +90,8 @@ def test_a_recommendation(place, server, capsys):
     assert (place / "shop.ini").read_text() == INI
     assert stat.S_IMODE((place / "shop.ini.diff").stat().st_mode) == 0o600  # the lines around may hold a password
     assert "patch shop.ini shop.ini.diff; then reload uWSGI" in said.out
+    command.run(request(output="a shop's"))
+    assert """patch shop.ini 'a shop'"'"'s'; then reload uWSGI""" in capsys.readouterr().out
     program = ["patch", "shop.ini"] if shutil.which("patch") else ["git", "apply"]
     subprocess.run([*program, "shop.ini.diff"], check=True, capture_output=True)
     assert (place / "shop.ini").read_text() == INI.replace("threads = 1", "threads = 8")
@@ -145,6 +149,14 @@ def test_after_an_interrupt_there_is_no_recommendation_and_no_file(place, server
     assert command.run(request()) == 1
     assert "Interrupted: there is no recommendation." in capsys.readouterr().err
     assert not (place / "shop.ini.diff").exists()
+
+
+def test_a_disk_that_cannot_be_written(place, server, monkeypatch, capsys):
+    monkeypatch.setattr(command, "guard_this_process", guard_this_process)
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: [str(place / "none")])
+    assert cli.main(["tune", "--ini", "shop.ini", "--uwsgi", "./uwsgi", "--yes"]) == 1
+    assert "\nuwsgi-headroom: No usable temporary directory found in" in capsys.readouterr().err
 
 
 def test_a_diff_that_cannot_be_written(place, server):

@@ -6,6 +6,7 @@ for each of its texts, because in a file each has its own line.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -85,9 +86,10 @@ def parse_listen_addresses(texts: Texts) -> tuple[tuple[str, int], ...]:
 def parse_listen_address(text: str, where: str) -> tuple[str, int]:
     """Parse `host:port`, `:port` (every address of the host) or `[ipv6]:port`. Raises ConfigError."""
     match = re.fullmatch(r"(\[[0-9A-Fa-f:.%\w]+\]|[^:\s]*):(\d{1,5})", text.strip())
-    if not match or int(match[2]) > 65535:
-        raise ConfigError(f"{where}: {text!r} is not a listen address; write host:port, such as {LISTEN_ADDRESS}")
-    return match[1].strip("[]"), int(match[2])
+    with contextlib.suppress(UnicodeError):  # as `getaddrinfo` raises for a label that is empty or too long
+        if match and int(match[2]) <= 65535 and match[1].encode("idna") is not None:
+            return match[1].strip("[]"), int(match[2])
+    raise ConfigError(f"{where}: {text!r} is not a listen address; write host:port, such as {LISTEN_ADDRESS}")
 
 
 def parse_users(texts: Texts) -> tuple[str, ...]:

@@ -422,7 +422,7 @@ SERVER_SETTINGS: tuple[SettingRow, ...] = (
     SettingRow(key="stats"),
     SettingRow(key="timeout", field="timeout", parse=NumberRange(*defaults.TIMEOUT_RANGE)),
     SettingRow(key="size_cap", field="size_cap", parse=NumberRange(*defaults.SIZE_CAP_RANGE, is_whole=True)),
-    SettingRow(key="log", field="log", parse=parsers.parse_log_path),
+    SettingRow(key="log", field="log", parse=parsers.parse_log_path, is_path=True),
     SettingRow(key="code", field="code", parse=parsers.parse_boolean),
     SettingRow(key="code_prefixes", field="code_prefixes", parse=parsers.parse_prefixes, is_repeatable=True),
     SettingRow(key="slo"),

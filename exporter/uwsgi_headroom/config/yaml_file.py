@@ -22,7 +22,7 @@ import yaml
 from msgspec.structs import replace
 from yaml.reader import ReaderError
 
-from uwsgi_headroom.config.defaults import MOST_SERVERS_RANGE
+from uwsgi_headroom.config.defaults import JOURNAL, MOST_SERVERS_RANGE
 from uwsgi_headroom.config.parsers import NumberRange, Texts, parse_boolean
 from uwsgi_headroom.config.servers import ServerConfig, join, make_server, parse_pattern, parse_server_argument
 from uwsgi_headroom.config.settings import SERVER_SETTINGS, SETTINGS, Config, ProbeConfig, SettingRow, assign
@@ -236,10 +236,9 @@ class _File(YamlNodes):
             texts = [self._text_and_place(node)]
         if not texts:
             return {}
-        value = setting.read(texts)
-        if setting.is_path and value:
-            value = join(self._directory, value)
-        return {setting.field: value}
+        if setting.is_path and not texts[0][0].startswith(JOURNAL):
+            texts = [(join(self._directory, text), where) for text, where in texts]
+        return {setting.field: setting.read(texts)}
 
     def _texts(self, node: yaml.Node | None) -> Texts:
         if isinstance(node, yaml.ScalarNode) and not self._is_null(node):

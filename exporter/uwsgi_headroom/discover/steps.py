@@ -165,11 +165,15 @@ class _Place(Struct, frozen=True):
 
 def find_reader(name: str | None) -> Scraper:
     """Find the user that runs the exporter: `name`, else the exporter's systemd unit, else the user behind sudo, else
-    this one. Raises KeyError if there is no such user."""
+    this one, which may have no name. Raises KeyError if there is no user `name`."""
     if name is None and (unit := _read_exporters_unit()):
         return unit
-    name = name or os.environ.get("SUDO_USER")
-    known = pwd.getpwuid(os.geteuid()) if name is None else pwd.getpwnam(name)
+    try:
+        known = pwd.getpwnam(name or os.environ.get("SUDO_USER") or user_name(os.geteuid()))
+    except KeyError:
+        if name:
+            raise
+        return Scraper(user_name(os.geteuid()), Ids(os.geteuid(), os.getegid(), tuple(os.getgroups())))
     groups = os.getgrouplist(known.pw_name, known.pw_gid)
     return Scraper(known.pw_name, Ids(known.pw_uid, known.pw_gid, tuple(groups)))
 
@@ -243,7 +247,8 @@ def plan_reader(launch: Launch, reader: Scraper) -> Plan:
 
 def _list_places(launch: Launch, name: str, reader: Scraper) -> Sequence[_Place]:
     """List the directories in which the socket could be, best first."""
-    owner, group = user_name(launch.ids.uid), _group_name(_choose_group(launch, reader))
+    uid = launch.ids.uid
+    owner, group = _plain(user_name(uid), uid), _group_name(_choose_group(launch, reader))
     if os.geteuid() != 0:
         directory = Path.home() / ".uwsgi" / name
         return [_place(directory, [f"install -d -m 2750 {directory}"], "the directory is in your home directory")]
@@ -410,7 +415,7 @@ def _join_group(gid: int, reader: Scraper) -> ToDo:
     return ToDo(
         f"Put the exporter's user {reader.name} into the group {group}, which may read the socket. Then start the "
         "exporter in a new session:",
-        [f"usermod --append --groups {group} {reader.name}"],
+        [f"usermod --append --groups {group} {shlex.quote(reader.name)}"],
     )
 
 
@@ -450,6 +455,11 @@ def _read_exporters_unit() -> Scraper | None:
 
 def _group_name(gid: int) -> str:
     try:
-        return grp.getgrgid(gid).gr_name
+        return _plain(grp.getgrgid(gid).gr_name, gid)
     except KeyError:
         return str(gid)
+
+
+def _plain(name: str, number: int) -> str:
+    """A name that a shell and systemd take as it is, else its number: Active Directory has spaces and backslashes."""
+    return name if re.fullmatch(r"[\w.@-]+", name, re.ASCII) else str(number)

@@ -135,6 +135,7 @@ class SettingsSource:
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
         self._found: tuple[ServerConfig, ...] = ()
+        self._is_named = False
         self.needs_one = True
 
     @property
@@ -149,10 +150,13 @@ class SettingsSource:
     def with_servers(self, settings: Config) -> Config:
         """Return the settings; if they name no server and no target of probes, with those that discovery finds: where
         others are looked for later, no other user's. Servers that were found before stay: one that restarts at this
-        moment cannot be found. Raises HeadroomError if there is none, unless others are looked for later."""
+        moment cannot be found. Raises HeadroomError if there is none, unless others are looked for later, or if some
+        were named before."""
         if settings.servers or (settings.probe and settings.probe.targets):
-            self._found = ()
+            self._found, self._is_named = (), True
             return settings
+        if self._is_named:  # the file is being written; a server that nobody watches would be down without an alert
+            raise ConfigError("no server is named any more: if that is meant, restart the exporter")
         known = {server.address for server in self._found}
         try:
             found = [each for each in discover_servers(trusted=not self.needs_one) if each.address not in known]

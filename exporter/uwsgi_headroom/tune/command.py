@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import os
 import re
+import shlex
 import shutil
 import sys
 import time
@@ -202,7 +203,8 @@ def finish(result: Result, ini: Ini, output: Path) -> Iterator[str]:
     for sentence in list_cautions(result.evidence, result.chosen):
         yield from wrap(sentence, WIDTH, "  * ", "    ")
     if result.chosen:
-        yield f"Nothing was changed. To apply it: patch {ini.path} {output}; then reload uWSGI."
+        patch = shlex.join(["patch", str(ini.path), str(output)])
+        yield f"Nothing was changed. To apply it: {patch}; then reload uWSGI."
 
 
 def render_table(result: Result) -> list[str]:
