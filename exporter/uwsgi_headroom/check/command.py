@@ -172,6 +172,14 @@ def _ask_unserved(request: Request) -> tuple[Unserved, ...]:
     return ()
 
 
+def _list_unserved(request: Request, documents: Sequence[ServerDocument]) -> list[ServerDocument]:
+    """Those of which no other document speaks."""
+    known = {each.name for document in documents if document.state == "up" for each in document.sockets}
+    said = " ".join(each.title for document in documents for each in document.findings)
+    unserved = [each for each in _ask_unserved(request) if each.address not in known and each.address not in said]
+    return [_describe_unserved(each, Clock(), request.seconds or WATCH_SECONDS) for each in unserved]
+
+
 def describe_unread(name: str, address: Address, reason: str, sentence: str) -> ServerDocument:
     return describe_failure(Watch(name, address), Clock(), reason, sentence)
 
@@ -494,10 +502,7 @@ async def _judge(
     _ask_unserved(request)
     while True:
         documents = await judge_targets(targets, request, settings, stuck_seconds, show, keep)
-        known = {each.name for document in documents if document.state == "up" for each in document.sockets}
-        said = " ".join(each.title for document in documents for each in document.findings)
-        unserved = [each for each in _ask_unserved(request) if each.address not in known and each.address not in said]
-        documents += [_describe_unserved(each, Clock(), request.seconds or WATCH_SECONDS) for each in unserved]
+        documents += _list_unserved(request, documents)
         judged = [apply_thresholds(document, request.thresholds) for document in documents]
         if not request.since_reload:
             break
