@@ -416,9 +416,8 @@ def run(
     write: Callable[[Sequence[ServerDocument]], Iterable[str]] | None = None,
     show: Show | None = None,
 ) -> int:
-    """Judge the servers of a request and return the exit status. servers: those to judge if the request names none;
-    by default, those of this machine that have stats; write: writes the text; show: as of `judge_targets`. Raises
-    HeadroomError if there is nothing to judge, and KeyboardInterrupt if interrupted before there is any result."""
+    """Judge the servers of a request and return the exit status. servers: if the request names none, by default those
+    of this machine; write: writes the text; show: as of `judge_targets`. Raises HeadroomError and KeyboardInterrupt."""
     logs.configure("critical", "logfmt")  # verdicts report errors
     settings = _parse_settings(request)
     stuck_seconds = find_setting("--stuck").parse(request.stuck or f"{STUCK_SECONDS:g}s", "--stuck")

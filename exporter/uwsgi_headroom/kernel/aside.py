@@ -393,8 +393,7 @@ class Questions:
             if ticket.asked and not ticket.hung and not kept:
                 self._kept, self._kept_until = ticket, self.clock() + KEPT_SECONDS
         self._check()
-        ticket = self.aside.submit(asked if keep else None, question, arguments)
-        self._waiting = ticket
+        ticket = self._waiting = self.aside.submit(asked if keep else None, question, arguments)
         if self.aside.wait(ticket, LONG_WAIT if self._is_trusted else SHORT_WAIT):
             return self._take(ticket)  # type: ignore[no-any-return]
         self._is_trusted = False
