@@ -154,9 +154,9 @@ class Targets(NamedTuple):
 async def sort_targets(
     servers: Sequence[ServerConfig], access: HttpAccess | None = None, *, slow_is_exporter: bool = False
 ) -> Targets:
-    """Find out which addresses are exporters, by asking all that may be one at the same time. access: for every
-    exporter. slow_is_exporter: whether an http:// address that does not answer in time counts as one, since a stats
-    server is usually given as host:port."""
+    """Find out which addresses are exporters, asking all that may be one at the same time. access: for every exporter.
+    slow_is_exporter: whether an http:// address that does not answer in time counts as one, since a stats server is
+    usually given as host:port."""
     pages = [find_page(server.address, access) for server in servers]
     bases = list(dict.fromkeys(page.base for page in pages if page))
     answers = dict(zip(bases, await asyncio.gather(*map(find_who_answers, bases)), strict=True))

@@ -1,8 +1,8 @@
 """Writes verdicts as text of 80 columns without colour, as JSON, and as the line of a monitoring plugin.
 
 The text of one server begins with what is wrong, what to do and what users feel, and has each problem on the first
-screen; of several servers, it has a line for each, worst first, with what to do first below it, then the details of any
-problem. The JSON is each server's document, as in the exporter's API, over the time that it was watched.
+screen; of several, it has a line for each, worst first, with what to do first below it, then the details of any
+problem. The JSON is each server's document, as in the API, over the time that it was watched.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ _MOST_BLOCK, _LEAST_BLOCK = 6, 2
 
 def render_lines(server: ServerDocument, *, everything: bool = False, names_all: bool = True) -> Iterator[str]:
     """Write the report. Its first lines are enough to act: what is wrong and since when, what to do, what users wait,
-    and where the time goes; then each problem follows. everything: with all figures, workers and notes;
-    names_all: name the option `--all`, which prints these."""
+    and where the time goes; then each problem. everything: with all figures, workers and notes; names_all: name the
+    option `--all`, which prints these."""
     lines = list_lines(server)
     # Its status as an exit status has it, so a server that is down is unknown.
     verdict = f"{server.status.upper()}  {server.verdict}{''.join(lines[0].parts[1:])}"

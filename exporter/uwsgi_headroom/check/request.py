@@ -109,7 +109,7 @@ class Request:
 Status = Literal["ok", "warning", "critical", "unknown"]
 
 UNKNOWN = 3
-"""There is no verdict: no server could be read, the usage was wrong, or the command failed or was interrupted."""
+"""No verdict: no server could be read, the usage was wrong, or the command failed or was interrupted."""
 
 EXIT_STATUS: dict[Status, int] = {"ok": 0, "warning": 1, "critical": 2, "unknown": UNKNOWN}
 

@@ -111,9 +111,9 @@ def _judge(known: Sequence[Known]) -> tuple[Figures, list[Finding]]:
 
 @contextmanager
 def saving(path: str | None) -> Iterator[list[Look] | None]:
-    """Write the looks that it gets meanwhile to a file that it creates at the end, if there are any: whatever ends this
-    program before leaves none. Without a path, there is no list. Raises ConfigError if the file exists or cannot be
-    created, and OutputError if it cannot be written."""
+    """Write the looks that it gets to a file that it creates at the end, if there are any: whatever ends this program
+    before leaves none. Without a path, there is no list. Raises ConfigError if the file exists or cannot be created,
+    and OutputError if it cannot be written."""
     if path is None:
         yield None
         return

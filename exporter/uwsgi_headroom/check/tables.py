@@ -1,7 +1,7 @@
 """Writes tables for `check` and `top`, such as the table of workers, with figures in few columns.
 
-The columns of a table stand in the order of what they say: the most informative first, as many as fit. In `top`, those
-that do not fit scroll into view. A cell is made of texts with a style of a terminal.
+The most informative columns are first, as many as fit; in `top`, the others scroll into view. A cell is made of texts
+with a style of a terminal.
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ def _finding(code: str, severity: Severity, title: str, evidence: str = "") -> F
 
 
 def _unknown_figure(server: ServerDocument, thresholds: Thresholds) -> str | None:
-    """Return a sentence that names a threshold that cannot be judged. Without requests, no figure need be known."""
+    """A sentence that names a threshold that cannot be judged. Without requests, no figure need be known."""
     if server.flow and server.flow.requests == 0:
         return None
     reasons = ((each.option, _why_unknown(server, each, find_limits(thresholds, each))) for each in LIMITED)

@@ -1,4 +1,4 @@
-"""Reads facts from the kernel about processes whose PID is proven, and about the sockets they listen on.
+"""Reads the kernel's facts about processes whose PID is proven, and about the sockets they listen on.
 
 This package reads `/proc`, `/sys` and netlink, and nothing else: no uWSGI key, no Prometheus, no timer. Every
 function is short and synchronous (it runs on the event loop), never raises because a process has ended or a

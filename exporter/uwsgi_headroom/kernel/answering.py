@@ -1,4 +1,4 @@
-"""The child process of `aside`: answers questions until its parent ends. It imports nothing but what they need."""
+"""The child process of `aside`: answers questions until its parent ends. Imports only what they need."""
 
 from __future__ import annotations
 

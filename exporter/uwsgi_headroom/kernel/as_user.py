@@ -1,4 +1,4 @@
-"""Asks the kernel what a user may do: in a child process that has taken all ids of that user, and is thrown away."""
+"""Asks the kernel what a user may do: in a child process with all ids of that user, which is thrown away."""
 
 from __future__ import annotations
 

@@ -3,14 +3,14 @@
 Reading some files of /proc takes a lock of the watched process, or as long as that process likes: its command line,
 environment, memory and memory map, an epoll set with many members, a long list of descriptors, files on a file system
 that it serves itself (FUSE). Such a read may never end, and a thread that hangs in the kernel cannot be ended. A
-process can: SIGKILL ends even those waits. So these reads are questions to a child process, which has no other task.
+process can: SIGKILL ends even those waits. So these reads are questions to a child process.
 
-`Aside` is the child process and its questions, one at a time. `Questions` are those of one server: at most one waits
-for its answer, and a server whose answer took too long, or cost too much, is asked nothing for a while. `ask` is for
-commands that have nothing else to do.
+`Aside` is the child process and its questions, one at a time. `Questions` are those of one server: at most one waits,
+and a server whose answer took too long, or cost too much, is asked nothing for a while. `ask` is for commands that have
+nothing else to do.
 
-A question is a function of this package, which has to return or raise soon on an ordinary process. It has bounds of its
-own for bytes and entries.
+A question is a function of this package that returns or raises soon on an ordinary process. It has its own bounds for
+bytes and entries.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ SHORT_WAIT, LONG_WAIT = 0.02, 0.25
 """How long the event loop waits for an answer: of any server, and of one whose last answer came in time."""
 
 KEPT_SECONDS = 30.0
-"""How long one late answer is kept while other questions are asked: on a busy machine each may be late at each turn."""
+"""How long a late answer is kept while other questions are asked: on a busy machine each may be late each time."""
 
 _MOST_BYTES = 32 << 20  # of an answer
 _KILL_SECONDS = _TURN_SECONDS = 0.05
@@ -294,7 +294,7 @@ _CODE = f"import sys; sys.path[:] = sys.argv[2:]; from {answering.__name__} impo
 
 
 def _start_child(descriptor: int) -> subprocess.Popen[bytes]:
-    """Start the child with the rights and this one descriptor of this process. It imports only what questions need."""
+    """Start the child with the rights and this one descriptor of this process."""
     paths = [os.path.abspath(path) for path in sys.path]
     command = [sys.executable, "-S", "-E", "-c", _CODE, str(descriptor), *paths]
     if getattr(sys, "frozen", False):
@@ -329,7 +329,7 @@ def ask(question: Callable[..., T], *arguments: object, seconds: float = 1.0, of
 
 
 class Direct:
-    """Answers as `Questions` does, but at once, in this process: for this user's own processes, and for tests."""
+    """Answers as `Questions`, but at once, in this process: for this user's own processes, and tests."""
 
     spent = 0.0
 

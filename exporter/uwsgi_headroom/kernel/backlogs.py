@@ -1,4 +1,4 @@
-"""Reads the listen queues of uWSGI's sockets, and lists the connections in them: it matches the names in the stats
+"""Reads the listen queues of uWSGI's sockets, and lists the connections in them: matches the names in the stats
 document to the kernel's listeners.
 
 uWSGI's own figures are 0 for UNIX sockets on every ordinary Linux, and up to a second old for TCP. The names in its
@@ -10,17 +10,16 @@ are not listed.
 
 A queue is never guessed. A match among the descriptors of the proven master is certain. If the descriptors are hidden,
 a match is also certain if the list is that of the master's network namespace and only one socket has the name: the
-master says that it listens on that name, and the list has every listener. Otherwise the queue cannot be measured, and
-`reason` says why.
+master says that it listens on that name, and the list has every listener. Otherwise `reason` says why the queue is
+unknown.
 
-The connections in a queue (`AcceptQueues`), of which only numbers that the kernel made (inodes and socket cookies) are
-kept, and no address of a client:
+The connections in a queue (`AcceptQueues`), of which only the kernel's numbers (inodes and socket cookies) are kept,
+and no address of a client:
 
 * TCP: a connection that no process has accepted is an established socket (or, if the client has closed its end, one in
   CLOSE_WAIT) with the inode 0. `tcp_info` has the time since its last data came. uWSGI has the kernel defer connections
   without data (TCP_DEFER_ACCEPT), so that is how long it has waited, unless more data came meanwhile; of a connection
-  without data, it is the time since the handshake. There is no link from such a socket to its listener, but for the
-  port and the address.
+  without data, it is the time since the handshake. Only the port and the address link such a socket to its listener.
 * UNIX: the kernel lists the inodes of the clients' sockets in the order of the queue, and no times. A client that has
   closed its socket has none: nobody waits any more. (One of TCP may have closed its sending end only.)
 
@@ -51,10 +50,10 @@ from uwsgi_headroom.record import Backlog, Options, SocketHolders, Waiting, is_t
 from uwsgi_headroom.terminal_text import escape_text
 
 MOST_LISTED = 1000
-"""How many connections of a queue are listed. Of a longer queue the number is known, and the age of some of them."""
+"""How many connections of a queue are listed. Of a longer one the number is known, and the age of some."""
 
 MOST_LISTING_SECONDS = 0.02
-"""How long a list of TCP sockets may take. The kernel passes over all of them on the host: of few, in 0.8 ms."""
+"""How long a list of TCP sockets may take. The kernel passes over all on the host: of few, in 0.8 ms."""
 
 MOST_LISTING_TIME = 0.01
 """The share of a CPU that these lists may take; in between, the lengths of the queues are known."""
@@ -316,8 +315,8 @@ def _measure(match: list[Listener] | str) -> Backlog:
 
 
 def _sum_up(queues: Sequence[tuple[int, int]]) -> Backlog:
-    """The queue of a name, from the queue and the limit of each of its listeners. Inherited sockets with SO_REUSEPORT
-    may share a name. The kernel spreads clients over them and the workers accept from all of them."""
+    """The queue of a name, from the queue and limit of each of its listeners: inherited sockets with SO_REUSEPORT may
+    share a name. The kernel spreads clients over them, and the workers accept from all."""
     return Backlog(sum([queue for queue, _ in queues]), sum([limit for _, limit in queues]), None)
 
 
@@ -391,8 +390,8 @@ def _match(
 
 
 MOST_TIME = 0.02
-"""The share of a CPU that the lists of one family may take. A list of a small host takes 0.1 ms, so that each server
-has its own; one of a host with 200 servers takes 2 ms."""
+"""The share of a CPU that the lists of one family may take. A list takes 0.1 ms on a small host, so that each server
+has its own, and 2 ms on a host with 200 servers."""
 
 MOST_SHARED_SECONDS = 0.15
 """The longest age of a list that is used: less than the time between two samples of one server, unless that is set to
@@ -445,7 +444,7 @@ def find_socket_holders(master_pid: int, names: Sequence[str], workers: Mapping[
 
 
 def are_mapped(options: Options, holders: SocketHolders | None, workers: int) -> bool | None:
-    """Whether some worker lacks a socket: from the descriptors, or from the options if the descriptors are unknown."""
+    """Whether some worker lacks a socket: from the descriptors, or, if those are unknown, the options."""
     if holders:
         return any(len(having) < workers for having in holders.values())
     if options.map_socket or options.complete:
@@ -463,7 +462,7 @@ class ListenOverflows(Struct, frozen=True):
     overflows: int
     drops: int
     alone: bool = False
-    """Whether it is known that every TCP listener of the namespace is the server's own, so that all of this is."""
+    """Whether every TCP listener of the namespace is known to be the server's own, so that all of this is."""
     opened: int | None = None
     """The connections that clients have made (Tcp PassiveOpens), if there is one listener and requests are not counted.
     at: when that was read, in monotonic seconds."""

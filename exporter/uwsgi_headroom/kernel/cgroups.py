@@ -1,11 +1,10 @@
 """Finds the cgroups of a process for one controller: a directory for each level, in cgroup version 1 or 2.
 
-The kernel enforces a limit at every level of the cgroup tree, so limits must be read at each level. On a hybrid host
-a controller belongs to one of the two versions, as `/proc/<pid>/cgroup` shows; see cgroups(7) and the kernel's
-cgroup-v2.rst.
+The kernel enforces limits at every level of the cgroup tree, so each must be read. On a hybrid host a controller
+belongs to one of the two versions, as `/proc/<pid>/cgroup` shows; see cgroups(7) and the kernel's cgroup-v2.rst.
 
-Inside a container, nothing above its own cgroup is visible, so a limit of the surrounding pod is missed. The cgroup
-of another container may not be mounted here; its limits are then unknown, which is different from no limit.
+Inside a container, nothing above its own cgroup is visible, so a limit of the pod is missed. The cgroup of another
+container may not be mounted here; its limits are then unknown, which is not the same as none.
 """
 
 from __future__ import annotations
@@ -117,7 +116,7 @@ def explain_hidden(pid: int) -> str | None:
 
 
 def _cgroup(lines: str, controller: str) -> tuple[Literal[0, 1, 2], str]:
-    """The cgroup version that the controller belongs to (0 for none), and the path of the process in its hierarchy."""
+    """The controller's cgroup version (0 for none), and the path of the process in its hierarchy."""
     unified: str | None = None
     for line in lines.splitlines():
         _, controllers, path = line.split(":", 2)

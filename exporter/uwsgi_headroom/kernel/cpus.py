@@ -121,8 +121,8 @@ def _read_quota(folder: str, version: int) -> float:
 
 
 READ_SECONDS = 1.0
-"""The longest age of a reading. The kernel counts in hundredths of a second, and with hundreds of CPUs the file takes
-long to generate."""
+"""The longest age of a reading. The kernel counts in hundredths of a second, and the file of hundreds of CPUs takes
+long."""
 
 FORGET_SECONDS = 60.0
 """Seconds without a request after which a cgroup is no longer read."""
@@ -211,8 +211,8 @@ QUOTA_PERIOD = 0.1
 one period; that excess counts against the next step."""
 
 LEAST_ACCOUNTED = 0.5
-"""The smallest fraction of a step that a CPU must report as idle or used. Emulated kernels write zeros, which does not
-mean that the CPUs are saturated."""
+"""The smallest fraction of a step that a CPU must report as idle or used. Emulated kernels write zeros, although the
+CPUs are not saturated."""
 
 
 class CpuTimes(Struct, frozen=True):
@@ -226,14 +226,13 @@ class CpuTimes(Struct, frozen=True):
 class ServerCpu:
     """Adds up how much CPU is idle for one server, and how much of the CPU available to it is used.
 
-    A server can use CPU while its CPUs are idle and each of its cgroups has quota left; the tightest of these levels
-    counts. For each step between two readings of the machine,
+    A server can use CPU while its CPUs are idle and each of its cgroups has quota left; the tightest level counts. For
+    each step between two readings of the machine,
 
         idle = min(idle time of the server's CPUs, quota x step - the group's use, for each group with a quota)
 
-    and the rest of that level's capacity is used: by the server itself, by other processes on its CPUs, or by other
-    processes of its cgroup. So idle + used = capacity x time. Neither total ever decreases. An unknown step adds
-    nothing.
+    and the rest of that level's capacity is used: by the server, or by other processes on its CPUs or of its cgroup. So
+    idle + used = capacity x time. Neither total ever decreases. An unknown step adds nothing.
     """
 
     def __init__(self, machine: MachineCpu) -> None:
@@ -323,9 +322,9 @@ class ThrottleCounts:
     """Reads the quotas of one server again and again.
 
     A quota is a number of CPU seconds for each period of 0.1 s, by default. When the processes of the cgroup have used
-    it, all of them are stopped until the period ends: work that could run does not, also while CPUs are idle, and also
-    if the mean use is far below the quota. The kernel counts that in `cpu.stat` of the cgroup: see "CFS Bandwidth
-    Control" in Documentation/scheduler/sched-bwc.rst. Every level of the cgroup tree may have a quota of its own.
+    it, all of them are stopped until the period ends, also while CPUs are idle, and also if the mean use is far below
+    the quota. The kernel counts that in `cpu.stat` of the cgroup: see "CFS Bandwidth Control" in
+    Documentation/scheduler/sched-bwc.rst. Every level of the cgroup tree may have a quota of its own.
     """
 
     def __init__(self) -> None:

@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 SLOW_SECONDS = (5.0, 15.0)
 """The longest age of facts that change slowly: of servers that are read five times a second, and of those that are read
-rarely. Reading them at every sample would be half of the exporter's cost."""
+rarely. At every sample, they would be half of the exporter's cost."""
 
 REST_SECONDS = (1.0, 5.0)
 """The same for facts about a worker that has done nothing since: most workers, most of the time."""
@@ -63,7 +63,7 @@ times as much, and so many servers would be read more rarely still."""
 
 
 def wait_until_ready() -> None:
-    """Start the child process that answers questions, and wait for it: the first samples would lack its answers."""
+    """Start the child process that answers questions, and wait: the first samples would lack its answers."""
     with suppress(OSError):  # each server then says why it lacks facts
         aside.ask(_is_ready)
 

@@ -56,8 +56,8 @@ def read_available_memory(pid: int, *, root: Path = ROOT) -> AvailableMemory | N
 
 def read_pressure(pid: int, *, root: Path = ROOT) -> MemoryPressure | None:
     """For how much of the last minute processes waited for memory: those of the process's own cgroup, which waits for
-    the limits above it as well, or, without cgroups of version 2, all of the host. None if the kernel does not count
-    that: before Linux 4.20, or with `psi=0`. Never raises. See the kernel's Documentation/accounting/psi.rst."""
+    the limits above it too, or, without cgroups of version 2, all of the host. None if the kernel does not count that:
+    before Linux 4.20, or with `psi=0`. Never raises. See the kernel's Documentation/accounting/psi.rst."""
     files: list[tuple[Literal["cgroup", "host"], Path | str, str]] = [("host", root, "proc/pressure/memory")]
     # No controller of version 1 has this name: the waits are counted in the tree of version 2, if there is one.
     with suppress(OSError, ValueError, LookupError):
@@ -96,7 +96,7 @@ def _read_limit(folder: str, name: str) -> float:
 
 
 def _read_field(folder: Path | str, name: str, field: str) -> int:
-    """The number after a field's name, in a file with one field per line. Raises ValueError if the field is missing."""
+    """The number after a field's name, in a file of a field per line. Raises ValueError if it is missing."""
     for line in procfs.read_text(folder, name).splitlines():
         words = line.split()
         if words[:1] == [field]:
@@ -109,7 +109,7 @@ USS_SECONDS = 60.0
 
 LONGEST_WALK = 0.05
 """The most CPU seconds for one walk of page tables, enough for 5 GB in small pages. A longer walk costs a thousandth of
-a CPU and delays the reading of every other server, so from then on only the server's anonymous memory is read.
+a CPU and delays every other server, so from then on only the anonymous memory is read.
 
 Measured: 0.8 ms of CPU for a worker of 50 MB; 10 ms for 1 GB in small pages. With 64 workers of 50 MB, all memory facts
 took 3 ms per minute, available memory included (Linux 6.18, 2 CPUs).
@@ -218,7 +218,7 @@ def walk(pid: int, root: Path) -> tuple[int, float]:
 
 
 class OomKills(Struct, frozen=True):
-    """OOM kills since the creation of the cgroup and the boot of the host; None if the kernel does not count them."""
+    """OOM kills since the creation of the cgroup and the boot of the host; None if not counted."""
 
     cgroup: int | None
     host: int | None
@@ -229,7 +229,7 @@ def read_oom_kills(pid: int, *, root: Path = ROOT) -> OomKills:
 
     For the process's cgroup and those below it, the kernel counts in `memory.events` (version 2) or
     `memory.oom_control` (version 1), since Linux 4.13; for the host in `/proc/vmstat`, which includes kills in cgroups.
-    Only the kernel's log has the name of the killed process.
+    Only the kernel's log names the killed process.
     """
     host = cgroup = None
     with suppress(OSError, ValueError, IndexError):

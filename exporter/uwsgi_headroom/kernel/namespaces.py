@@ -1,4 +1,4 @@
-"""Sees across namespaces: the PIDs of a process in each PID namespace, and the network of another process.
+"""Sees across namespaces: a process's PIDs in each PID namespace, and another's network.
 
 The links in `/proc/<pid>/ns` need the permission to trace the process, which an exporter with its own user lacks. Only
 `ask_in_network_of` needs it; to compare PIDs and networks, the files here that everybody may read are enough.
@@ -61,9 +61,9 @@ def ask_in_network_of(pid: int | None, question: Callable[[], T]) -> T:
     process's own, or with None, in this thread.
 
     A netlink socket belongs to the namespace of the thread that creates it, and setns(2) moves one thread. So each
-    question is asked in a short-lived thread of its own, 0.1 ms: no thread of the exporter ever changes its namespace,
-    and no descriptor keeps the namespace of a stopped container alive. It takes CAP_SYS_ADMIN, in the user namespaces
-    of the exporter and of the network, and CAP_SYS_PTRACE to open the namespace of another user's process.
+    question has a short-lived thread of its own, 0.1 ms: no thread of the exporter changes its namespace, and no
+    descriptor keeps that of a stopped container alive. It takes CAP_SYS_ADMIN, in the user namespaces of the exporter
+    and of the network, and CAP_SYS_PTRACE to open the namespace of another user's process.
 
     Raises whatever `question` raises, or OSError with the reason to show to the operator. The caller waits, so
     `question` has to be short.

@@ -4,12 +4,12 @@ The syntax of those files is here for all who read or change one.
 
 uWSGI applies the options in order, and the last value of an option wins. `ini` and `include` insert a file's options at
 their own position; a file given without an option comes after the whole command line, and `inherit` after that. File
-names are relative to the directory in which uWSGI started, also within other files. Each rule of the syntax is uWSGI's
-own, as tried with uWSGI 2.0.31 (`--show-config`).
+names are relative to the directory in which uWSGI started, also within other files. Each rule of the syntax was tried
+with uWSGI 2.0.31 (`--show-config`).
 
 If something cannot be followed (another format, an unreadable file, `%(name)` in a file's name), every earlier value is
-doubtful and is forgotten, while later values are certain. If only one option is uncertain (a placeholder in its value,
-a condition or a loop around it), only that option is forgotten.
+doubtful and forgotten; later values are certain. If only one option is uncertain (a placeholder in its value, a
+condition or a loop around it), only that one is forgotten.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ class MasterFiles:
     Both directories need the permission to trace the process (see `procfs.read_socket_inodes`). The files are
     untrusted, and may be on a file system that never answers, so those of another process are read by `aside`. Names
     are resolved step by step from descriptors of directories, so that no link leads out of the process's root
-    directory, whatever is replaced meanwhile. Only a regular file is opened, and one bound applies to all files of a
-    process together.
+    directory, whatever is replaced meanwhile. Only regular files are opened, and one bound applies to all of a process
+    together.
     """
 
     def __init__(self, pid: int, *, proc: Path = Path("/proc")) -> None:
@@ -371,7 +371,7 @@ class _Reading:
                 self._take_letters(word[1:], left)
             else:
                 self._last.append(word)
-        # Only configuration files are loaded; other words (an application, [a comment]) set no options.
+        # Only configuration files are loaded; other words (an application, [a comment]) set nothing.
         while self._last:
             name = self._last.popleft()
             if name.endswith(_SUFFIXES) or "://" in name:

@@ -1,9 +1,9 @@
 """Reads each worker process: CPU time, memory, context switches, descriptors, affinity.
 
-Only children of the proven master are read. A PID in the stats document may be reused by now, but a process whose
-parent is the master is one of its workers in any case.
+Only children of the proven master are read: a PID in the stats document may be reused by now, but a child of the master
+is one of its workers in any case.
 
-If CPU residency is enabled, `read_threads` reads each thread as well.
+With CPU residency, `read_threads` reads each thread as well.
 """
 
 from __future__ import annotations
@@ -219,9 +219,9 @@ Threads = dict[int, tuple[int, float]]
 def read_threads(pid: int) -> Threads:
     """Read every thread of a process. Returns an empty dict if the process has ended.
 
-    The kernel does not count CPU time per thread and CPU. The exporter attributes a thread's CPU time since the last
-    reading to the CPU on which the thread last ran. That is exact for a pinned thread, and accurate on average for a
-    thread that moves less often than the exporter reads it.
+    The kernel does not count CPU time per thread and CPU. A thread's CPU time since the last reading is attributed to
+    the CPU on which it last ran. That is exact for a pinned thread, and accurate on average for one that moves less
+    often than it is read.
     """
     by_thread: Threads = {}
     folder = f"/proc/{pid}/task"

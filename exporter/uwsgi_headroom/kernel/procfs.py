@@ -1,5 +1,5 @@
-"""Reads small files of `/proc` and `/sys`: a reading of a server takes dozens, so the functions do no more than the
-system calls. Files that the watched process can keep from answering are for `aside`."""
+"""Reads small files of `/proc` and `/sys`: a reading takes dozens, so the functions do no more than the system calls.
+Files that the watched process can keep from answering are for `aside`."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def read_name(pid: int) -> str:
 class KeptFiles:
     """Reads files of one short line again and again, through descriptors that stay open: in 40 % of the time of
     `read_line`. At most `most` files are open, and a sixteenth of those that this process may open: connections need
-    the others. Beyond, the one that was read the longest ago is closed.
+    the others. Beyond, the one read the longest ago is closed.
 
     A descriptor keeps neither a process nor its memory: reading it fails once the process or thread has ended.
     """
@@ -155,8 +155,8 @@ class KeptFiles:
 
 
 KEPT = KeptFiles(1536)
-"""The files of processes and threads that are read at nearly every sample: 64 workers of 16 threads have 1,088, and to
-open one takes four times as long as to read it."""
+"""The files of processes and threads that are read at nearly every sample: 64 workers of 16 threads have 1,088, and
+opening one takes four times as long as reading it."""
 
 
 def read_text(*path: str | os.PathLike[str]) -> str:
@@ -330,8 +330,8 @@ def read_limits(pid: int) -> dict[str, int]:
 
 
 def ask_in_thread(question: Callable[[], T], name: str) -> tuple[threading.Thread, Future[T]]:
-    """Start a thread of this name that asks a question; the future has its result, or what it raises. Raises OSError if
-    there can be no further thread."""
+    """Start a thread of this name that asks a question; the future has its result, or error. Raises OSError if there
+    can be no further thread."""
     answer: Future[T] = Future()
 
     def ask() -> None:

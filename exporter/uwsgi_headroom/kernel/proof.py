@@ -1,7 +1,7 @@
 """Proves which process here is the master whose PID is in a stats document, and which are its workers.
 
 A PID has a meaning only within one PID namespace, and the document has those of uWSGI's own. Without a proof, a host
-fact might be about another process, so there are no host facts; the reason says why and what to do.
+fact might be about another process, so there is none; the reason says why and what to do.
 
 There are two proofs. For a UNIX socket, the kernel gives the PID of the peer (SO_PEERCRED, in the reader's own
 namespace), and `NSpid` its PID in its own namespace. For TCP on an address of this machine, the process must hold the
@@ -243,7 +243,7 @@ def _find_inodes(host: str, port: int) -> set[int]:
 
 
 def is_here(host: str) -> bool:
-    """Whether a numeric address belongs to this machine: only then is it also the source address of a connection to it.
+    """Whether a numeric address is this machine's: only then is it also the source of a connection to it.
 
     Sends nothing. Binding to the address would prove nothing: net.ipv4.ip_nonlocal_bind allows any address.
     """
@@ -267,8 +267,8 @@ PAUSE_SECONDS = 60.0
 
 
 class Prover:
-    """Proves the master of one server repeatedly: searches other PID namespaces, and refuses relays. A process that was
-    searched or doubted once is recognized."""
+    """Proves the master of one server repeatedly: searches other PID namespaces, and refuses relays. It recognizes a
+    process that was searched or doubted once."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

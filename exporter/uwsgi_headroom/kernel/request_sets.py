@@ -1,4 +1,4 @@
-"""Finds the request threads of processes by their epoll sets, for a uWSGI whose stats say nothing.
+"""Finds request threads by their epoll sets, for a uWSGI whose stats say nothing.
 
 Each request thread of uWSGI makes an epoll set of its own, keeps it for life, and puts the listening sockets into it
 before its first request (core/loop.c, `simple_loop_run`): so a worker has as many threads as sets that hold a listening
@@ -145,9 +145,8 @@ def find_blocked(threads: Sequence[tuple[int, int]]) -> list[float]:
     """For how many seconds each of these threads, as process and thread, has not run; 0 if it has, or if that is
     unknown. A question for `aside`.
 
-    The kernel says when a thread ran last (`se.exec_start` of sched(5), with CONFIG_SCHED_DEBUG), on a clock of its
-    CPU that stands still while the CPU serves interrupts or the hypervisor. So this thread reads the clock of each CPU
-    there.
+    The kernel says when a thread ran last (`se.exec_start` of sched(5), with CONFIG_SCHED_DEBUG), on a clock of its CPU
+    that stands still while the CPU serves interrupts or the hypervisor. So this thread reads each CPU's clock there.
     """
     stats = [(procfs.read_process_stat(pid, thread), _read_last_run(f"{pid}/task/{thread}")) for pid, thread in threads]
     ran = [(stat.cpu, at) if stat and at is not None else (-1, 0.0) for stat, at in stats]
@@ -223,7 +222,7 @@ def _find(pid: int) -> RequestSets:
         return RequestSets(why=str(error))
     listening = {number for number, inode in sockets.items() if inode in names}
     first = min((number for members in sets.values() for number in members if number in listening), default=None)
-    # uWSGI opens its sockets before anything else does: a set without the first one is the application's own.
+    # uWSGI opens its sockets first: a set without the first one is the application's own.
     own = {number: members for number, members in sets.items() if first in members}
     waits = {inode for members in own.values() for number, inode in members.items() if number in listening}
     members = own[min(own)] if own else {}

@@ -4,8 +4,8 @@ A worker is a process that waits for requests (`request_sets`); its busy threads
 set nor for the lock in front of it. What only uWSGI counts is None: requests, exceptions, harakiris, respawns.
 
 Which processes are of one uWSGI follows from what no other user can have: they are the process that the operator named,
-or one that waits on the socket that the operator named, with its ancestors and its children that were forked from it
-and run the same program image (`Generation`). The program is uWSGI's if it has uWSGI's global variable.
+or one that waits on the socket named, with its ancestors and its children that were forked from it and run the same
+program image (`Generation`). The program is uWSGI's if it has uWSGI's global variable.
 """
 
 from __future__ import annotations

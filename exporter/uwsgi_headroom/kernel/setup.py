@@ -107,8 +107,8 @@ KEEP_FIRST_SECONDS = 4.0
 
 
 class SetupReader:
-    """Reads the setup of one server repeatedly. It is costly to read and changes only with a reload or a new worker: it
-    is kept until the workers change, for a minute at most."""
+    """Reads the setup of one server repeatedly. It is costly to read and changes only with a reload or a new worker:
+    kept until the workers change, for a minute at most."""
 
     def __init__(self, asks: Asks = DIRECT) -> None:
         self._asks = asks

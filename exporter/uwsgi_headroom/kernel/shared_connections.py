@@ -1,8 +1,8 @@
 """Finds connections that several workers share, because they were opened before uWSGI forked them.
 
 The workers of one master inherit its descriptors, each under the same number. So a connection that two of them have is
-a descriptor of the master, or was one; only those of the master are looked at, and then the same numbers in the
-workers. What uWSGI itself shares is no connection to another server: listening sockets, socket pairs, datagrams, logs.
+or was a descriptor of the master; only the master's are looked at, and then the same numbers in the workers. What uWSGI
+itself shares is no connection to another server: listening sockets, socket pairs, datagrams, logs.
 
 It takes the right to read the master's and the workers' descriptors (`procfs.read_socket_inodes`).
 """

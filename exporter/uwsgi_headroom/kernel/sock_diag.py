@@ -1,9 +1,9 @@
 """Lists the listening sockets of a network namespace with their queues, over netlink, as `ss -xlt` does.
 
-One request is answered with one dump, or about one socket (`Queues`). The layouts are those of linux/netlink.h,
-sock_diag.h, unix_diag.h and inet_diag.h; constants keep their names. No privilege is needed. For a listening socket the
-kernel reports the connections waiting to be accepted as `rqueue` and the limit as `wqueue`; the limit is the smaller of
-the requested backlog and net.core.somaxconn.
+One request is answered with one dump, or about one socket (`Queues`). The layouts and the names of constants are those
+of linux/netlink.h, sock_diag.h, unix_diag.h and inet_diag.h. No privilege is needed. For a listening socket the kernel
+reports the connections waiting to be accepted as `rqueue` and the limit, the smaller of the requested backlog and
+net.core.somaxconn, as `wqueue`.
 
 Any failure raises an `OSError` whose text is the reason to show to the operator.
 """

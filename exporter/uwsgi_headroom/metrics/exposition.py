@@ -1,7 +1,7 @@
 """Writes families as text: Prometheus text format 0.0.4 and OpenMetrics 1.0.0.
 
-The library's own `generate_latest` takes 13 µs per sample, more than the rest of a scrape. This module writes the same
-bytes for this package's families about ten times faster; a test compares the two.
+The library's `generate_latest` takes 13 µs per sample, more than the rest of a scrape. This module writes the same
+bytes about ten times faster; a test compares the two.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def _head(family: str, documentation: str, kind: str, unit: str, openmetrics: bo
 
 @lru_cache(maxsize=8192)
 def write_value(value: float) -> str:
-    """Write a value as Go writes floats, as Prometheus' formats require. Most values are small counts or did not change
-    since the last scrape, and a lookup costs a fifth."""
+    """Write a value as Go writes floats, as the formats require. Most values are small counts or did not change since
+    the last scrape, and a lookup costs a fifth."""
     text = repr(float(value))
     # Most values are small; the library writes exponents, many digits, infinities and NaN.
     return text if text.find(".", 0, 7) > 0 and "e" not in text else str(floatToGoString(value))  # type: ignore[no-untyped-call]

@@ -24,8 +24,8 @@ from uwsgi_headroom.watch.observation import WELL, ExporterHealth, Observation
 
 
 class LabelSet(dict[str, str]):
-    """The labels of a sample and their text. Samples and scrapes share label sets, so that values are escaped only
-    once; never changed after creation."""
+    """The labels of a sample and their text. Shared by samples and scrapes, so that values are escaped only once; never
+    changed."""
 
     __slots__ = ("text",)
 
@@ -39,14 +39,14 @@ class LabelSet(dict[str, str]):
 
 @cache
 def label_set(**labels: str) -> LabelSet:
-    """Return the label set of these pairs from a cache: every scrape has the same ones, and a lookup costs a tenth of
-    making one. `forget_label_sets` bounds the size of the cache."""
+    """Return the label set of these pairs from a cache, which `forget_label_sets` bounds: every scrape has the same
+    ones, and a lookup costs a tenth of making one."""
     return LabelSet(**labels)
 
 
 @cache
 def label_sets(label: str, values: tuple[str, ...], /, **labels: str) -> tuple[LabelSet, ...]:
-    """Return the label sets of these pairs with each of the values of one more label: one lookup for all of them."""
+    """Return the label sets of these pairs with each value of one more label, by one lookup."""
     return tuple([LabelSet(**labels, **{label: value}) for value in values])
 
 
@@ -57,8 +57,8 @@ _asked_before = [0] * len(_CACHES)
 def forget_label_sets() -> None:
     """Forget all label sets if more are cached than were used since the last call. Call this before each scrape.
 
-    Scrapes with the same labels keep the caches. If names change from scrape to scrape, or a server is gone, a cache
-    never exceeds the labels of two scrapes, whose number and length are limited by the bounds of a document.
+    Scrapes with the same labels keep the caches. If names change or a server is gone, a cache never exceeds the labels
+    of two scrapes, which the bounds of a document limit.
     """
     for place, cached in enumerate(_CACHES):
         kept = cached.cache_info()
@@ -70,11 +70,11 @@ def forget_label_sets() -> None:
 
 
 Line = tuple[str, LabelSet, float]
-"""The name, the labels and the value of a sample. The library's `Sample` takes ten times as long to make."""
+"""Name, labels and value of a sample. The library's `Sample` takes ten times as long to make."""
 
 
 class Family(Metric):
-    """A family whose labels are all label sets. Names are not checked at run time, because tests check them."""
+    """A family whose labels are all label sets. Names are not checked: tests do that."""
 
     def __init__(self, name: str, documentation: str, kind: str, lines: list[Line]) -> None:
         self.name, self.documentation, self.type, self.unit, self.lines = name, documentation, kind, "", lines
@@ -107,7 +107,7 @@ class Histogram(NamedTuple):
 Value = float | None | Mapping[Any, "float | None"] | Histogram
 
 Rows = Mapping[str, tuple[str, Callable[[Subject], Value]]]
-"""Families by their names: what each says, and what its value is for a subject; None: no sample.
+"""Families by their names: what each says, and its value for a subject; None: no sample.
 
 A name that ends in `_total` is that of a counter. `uwsgi_workers{state}` has a series for each value of one more label,
 and its value is a mapping; with several labels, the keys of the mapping have a value of each. With `{le}` it is a
@@ -184,8 +184,8 @@ def _find_total(row: Quantity) -> Callable[[object], Value]:
 
 
 def name_apart(parts: Sequence[Subject], name: Callable[[Subject], str]) -> list[tuple[str, Subject]]:
-    """Give each part a unique name, in order: a repeated name gets the suffix `#2` and so on, because labels must
-    differ, also once they are escaped."""
+    """Give each part a unique name: a repeated one gets the suffix `#2` and so on, because labels must differ, also
+    once they are escaped."""
     named: dict[str, tuple[str, Subject]] = {}
     numbers: dict[str, int] = {}
     for part in parts:

@@ -128,8 +128,8 @@ CUSTOM: Rows[ObservedServer] = {
         },
     ),
 }
-"""What an application or an operator defined. The subsystem's own metrics of workers, sockets and totals are left out:
-other modules export these figures better, and `core.overloaded` also counts reads of the stats."""
+"""What an application or an operator defined. uWSGI's own metrics of workers, sockets and totals are left out: other
+modules export these better, and `core.overloaded` also counts reads of the stats."""
 
 
 each_emperor = each_found(

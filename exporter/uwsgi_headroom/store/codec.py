@@ -1,8 +1,8 @@
 """Encodes records as MessagePack in zlib, and decodes them.
 
-The table of quantities (`history.window`) says which figures there are, and in which order. What is missing at the end
-of a part is unknown, and what is too much is left out: versions read each other's records. Times are in 0.1 ms and
-requests in hundredths, because small whole numbers take few bytes.
+The table of quantities (`history.window`) has the figures and their order. What is missing at the end of a part is
+unknown, and what is too much is left out: versions read each other's records. Times are in 0.1 ms and requests in
+hundredths, because small whole numbers take few bytes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from uwsgi_headroom.record import STATES
 from uwsgi_headroom.store.record import MINUTES, Levels, Record
 
 MOST_NAMES = 128
-"""Of sockets, backends or routes of a record: those with the most seconds. There are 50 routes at most."""
+"""Of a record's sockets, backends or routes: those with the most seconds. There are 50 routes at most."""
 
 _MOST_BYTES = 4_000_000
 """Before compression: hostile records have 200 kB."""
@@ -57,7 +57,7 @@ _FORMS: Mapping[Of, Any] = {
 
 
 def _define(part: Iterable[Quantity], *before: tuple[str, type]) -> Any:
-    """The form of a part of the table. Only what may be unknown may be missing."""
+    """The form of a part. Only what may be unknown may be missing."""
     fields: list[Any] = list(before)
     for quantity in part:
         form = _FORMS.get(quantity.of, int)
@@ -168,7 +168,7 @@ def _unpack(part: Iterable[Quantity], stored: object) -> dict[str, Any]:
 
 
 def _to_ticks(seconds: Any) -> Any:
-    """A time, or times by name, in whole units; what is unknown stays so."""
+    """A time, or times by name, in whole units; unknown ones stay so."""
     if isinstance(seconds, Mapping):
         names = nlargest(MOST_NAMES, seconds, key=seconds.__getitem__) if len(seconds) > MOST_NAMES else seconds
         return {name: round(seconds[name] * _TICKS) for name in names}

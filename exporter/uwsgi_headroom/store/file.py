@@ -69,7 +69,7 @@ COMMIT;
 
 
 def open_to_write(path: Path) -> sqlite3.Connection:
-    """Open a history file, and create it if there is none. The caller holds `hold_lock`."""
+    """Open a history file, or create it. The caller holds `hold_lock`."""
     with _explained(path):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _MODE))
     with _opened(path, "mode=rw") as (database, version):
@@ -95,7 +95,7 @@ def refuse_foreign(path: Path) -> None:
 
 
 def hold_lock(path: Path) -> int:
-    """Create a history file if there is none, and lock it until the returned descriptor is closed."""
+    """Create a file if there is none, and lock it until the returned descriptor is closed."""
     with _explained(path):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, _MODE)
         try:
@@ -178,7 +178,7 @@ _MOST_ROWS = 100_000
 
 
 class StoredServer(Struct, frozen=True):
-    """A server of a history file. first, last: the ends of its first and last records, in epoch seconds."""
+    """A server of a file. first, last: the ends of its first and last records, in epoch seconds."""
 
     name: str
     first: float
@@ -213,7 +213,7 @@ class HistoryFile:
         return found
 
     def up_seconds(self, since: Callable[[str], float], enough: float) -> dict[str, float]:
-        """How long each server was sampled after `since` (epoch seconds), by quarters, up to `enough` seconds."""
+        """How long each server was sampled after `since` (epoch seconds), by quarters, at most `enough` seconds."""
         known: dict[str, float] = {}
         for name in self._names():
             begin = -(-since(name) // QUARTERS.seconds) * QUARTERS.seconds
@@ -227,7 +227,7 @@ class HistoryFile:
         return known
 
     def records(self, server: str, since: float, until: float, tier: int) -> Iterator[Record]:
-        """The records of a server that end after `since` and by `until` (epoch seconds). tier: 60, 900 or 3600."""
+        """A server's records that end after `since` and by `until` (epoch seconds). tier: 60, 900 or 3600."""
         # A damaged slot may be out of order: `+slot` keeps SQLite from ending at it.
         query = (
             "SELECT slot, data FROM records WHERE server = (SELECT id FROM servers WHERE name = ?) "
@@ -242,7 +242,7 @@ class HistoryFile:
                     self.damaged += 1
 
     def events(self, server: str, since: float, until: float, kind: str = "*", most: int | None = None) -> list[Event]:
-        """The events of a server in a time (epoch seconds), oldest first. most: only so many of the latest."""
+        """A server's events in a time (epoch seconds), oldest first. most: only so many of the latest."""
         return list(islice(self._find_events(server, since, until, kind), most))[::-1]
 
     def latest_events(self, server: str, since: float, before: tuple[float, int], count: int) -> list[Event]:

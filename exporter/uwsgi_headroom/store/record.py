@@ -37,7 +37,7 @@ class Levels(Struct, frozen=True, array_like=True):
     """What held at the end of a record; None for unknown. A file has this order: add at the end.
 
     cpus: usable by the server; others_follow: whether the CPU use of other programs grows with the server's requests;
-    slo: without its origin; socket_holders: the workers of each socket, where some do not take requests from every one
+    slo: without its origin; socket_holders: the workers of each socket, where some do not serve every one
     (`map-socket`); limited_by: the code of what limited the server before its resources (`Headroom.limited_by`).
     """
 

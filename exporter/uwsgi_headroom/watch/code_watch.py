@@ -1,7 +1,7 @@
 """Looks at the code of a server on a timer of its own, and keeps what it sees.
 
-Times of looks do not depend on how long the one before took: if busy moments had fewer, what happens in them would seem
-to be rare. A look that costs much lowers the rate, as does the budget of all servers. No error here costs a sample.
+Times of looks do not depend on how long the one before took: else busy moments would have fewer, and seem to be rare. A
+costly look lowers the rate, as does the budget of all servers. No error here costs a sample.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LONGEST_STEP = 3.0
 """For so many mean pauses a look stands at most, in counters."""
 
 _PATIENCE = 2.0
-"""Seconds for an answer: a look takes 0.1 s at most, and that of a new program reads files first."""
+"""Seconds for an answer: a look takes 0.1 s at most; that of a new program reads files first."""
 
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.001, 0.02
 """Seconds between two questions whether it is there."""

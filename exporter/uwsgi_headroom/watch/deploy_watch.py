@@ -1,8 +1,8 @@
 """Follows the deploys of one server: keeps batches of it, and judges those after a reload by those before.
 
 A batch is a second and more. Those of the last BEFORE_SECONDS are kept as numbers of four bytes, 24 bytes a batch; of a
-deploy, those before it and those of the hour after it. What an exporter did not see because it was not running, its
-history file has by the minute (`DeployWatch.restore`).
+deploy, those before it and those of the hour after it. What an exporter did not see, its history file has by the minute
+(`DeployWatch.restore`).
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ SETTLED_SECONDS = 600.0
 """A reload that follows another one sooner is judged by what was before the first of them."""
 
 STALE_SECONDS = 1800.0
-"""What ended longer before a reload is none of its sides: at another hour, the load is another one."""
+"""What ended longer before a reload is none of its sides: the load of another hour differs."""
 
 MINUTES_BEFORE = 2400.0
 """The time before a deploy that a history file is read for: 20 minutes are too few batches of a minute."""
@@ -90,7 +90,7 @@ _USUAL_MINUTES = 20
 """Records of the history file that explain a side."""
 
 LOOK_SECONDS, LATER_LOOK_SECONDS = 15.0, 60.0
-"""Seconds between two judgements, in the first SETTLED_SECONDS after a deploy and later. One takes 6 ms."""
+"""Seconds between two judgements (6 ms each), in the first SETTLED_SECONDS after a deploy and later."""
 
 KNOWN_SECONDS = 86_400.0
 """How long what became worse is a metric."""
@@ -131,8 +131,7 @@ class Batches:
 
 
 class Start:
-    """The start after a deploy that began at some second: until its end, nothing counts. ended_at: the second of it;
-    None until then."""
+    """The start after a deploy, until whose end nothing counts. ended_at: the second of it; None until then."""
 
     def __init__(self, began: float) -> None:
         self._began = began
@@ -267,7 +266,7 @@ class DeployWatch:
         self._batches, self._began, self._usual, self._restored, self._due_at = Batches(), None, None, None, at
 
     def _explain(self) -> explanation.Side | None:
-        """What explains the time until now: what was seen, or what was restored as long as that is longer."""
+        """What explains the time until now: what was seen, or what was restored while that is longer."""
         if self._usual and (self._restored is None or self._usual.window.seconds >= LEAST_AFTER):
             return replace(self._usual, code=self._find_code(self._usual.window))
         return self._restored

@@ -43,10 +43,10 @@ if TYPE_CHECKING:  # it loads sqlite3, 1.4 MB, which only a history file needs
     from uwsgi_headroom.store.writer import HistoryWriter
 
 FIRST_SECONDS = 1.0
-"""How long a response waits for servers that have not been read yet, in seconds."""
+"""How long a response waits for servers not read yet, in seconds."""
 
 CLOSE_SECONDS = 2.0
-"""How long the end of the exporter waits for the history to be written, in seconds."""
+"""How long the exporter's end waits for the history to be written, in seconds."""
 
 
 _FOUND_CPU = MOST_CPU / 4
@@ -67,10 +67,9 @@ class _Shared(Struct):
 
 
 class Fleet:
-    """Makes and keeps the watch of every server. All share the clock, the readings of the machine, the lists of
-    listeners, the CPU budget, the room for documents in transfer, the places for workers, templates of routes and the
-    writer of the history. most_cpu: the share of a CPU that sampling them may take; finder: of servers that nobody
-    configured."""
+    """Makes and keeps the watch of every server. All share the clock, readings of the machine, lists of listeners, the
+    CPU budget, the room for documents in transfer, places for workers, templates of routes and the writer of the
+    history. most_cpu: the share of a CPU that sampling them may take; finder: of servers that nobody configured."""
 
     def __init__(  # noqa: PLR0913 - each is a part of its own
         self,
@@ -144,7 +143,7 @@ class Fleet:
         self._globbed.take(self._globbed.expand())
 
     async def wait_for_first(self, watches: Sequence[Watch], seconds: float = FIRST_SECONDS) -> None:
-        """Wait until each of these servers has been read once or has failed, but at most `seconds`."""
+        """Wait until each of these servers was read once or failed, but at most `seconds`."""
         unread = [watch.reader.finished_first for watch in watches if not watch.reader.finished_first.is_set()]
         waiting = [asyncio.create_task(event.wait(), name="first reading") for event in unread]
         try:
@@ -207,7 +206,7 @@ class Fleet:
                 task.cancel()
 
     async def _expand_globs(self) -> NoReturn:
-        """Expand the globs every GLOB_SECONDS. A directory may be large or slow, or hang: nothing waits for it."""
+        """Expand the globs every GLOB_SECONDS. A directory may be slow, or hang: nothing waits for it."""
         while True:
             await asyncio.sleep(GLOB_SECONDS)
             settings = self.settings
@@ -217,7 +216,7 @@ class Fleet:
                 self._changed.set()
 
     async def _expand(self, entries: Sequence[ServerConfig] | None = None) -> list[Match]:
-        """Expand the globs in a thread that ends with the exporter, also if its directory hangs."""
+        """Expand the globs in a thread that ends with the exporter, even if its directory hangs."""
         _, answer = ask_in_thread(partial(self._globbed.expand, entries), "expand globs")
         return await asyncio.shield(asyncio.wrap_future(answer))
 
@@ -238,11 +237,11 @@ class Fleet:
             await asyncio.wait({trial})
 
     async def reconfigure(self, servers: Sequence[ServerConfig], settings: Settings) -> tuple[int, int]:
-        """Watch these servers from here on, with the objective, the windows, the age of stuck requests and the most
-        servers of these settings. Returns how many servers were added and removed.
+        """Watch these servers from here on, with these settings' objective, windows, age of stuck requests and most
+        servers. Returns how many servers were added and removed.
 
         A server keeps its history if its name, address and objective are the same. No other is read before the reads of
-        removed servers have ended, and what those have of the present minute is written.
+        removed servers have ended, and their part of the present minute is written.
         """
         matches = await self._expand([server for server in servers if server.address is None])
         before = self._configured()
@@ -369,18 +368,18 @@ class Fleet:
     def _make_other(
         self, name: str, process: ProcessOfApp, config: ServerConfig, shared: _Shared
     ) -> tuple[Watch, Work]:
-        """Make the watch of a server by the kernel, and what samples it. Its verdicts are by the server's settings."""
+        """Make the watch of a server by the kernel, and what samples it. Verdicts are by the server's settings."""
         watch = self._make(name, process, config, None, shared)
         return watch, partial(supervise, "sample", watch.sample, self.restarts)
 
 
 def find_log(config: ServerConfig, name: str, settings: Settings) -> str:
-    """Return the path of a server's log: of its own entry, or of the flag with its name; "" for none."""
+    """The path of a server's log: of its own entry, or of the flag with its name; "" for none."""
     return config.log or dict(settings.logs).get(name, "")
 
 
 def find_code(config: ServerConfig, settings: Settings) -> CodeSetting | None:
-    """Return how the code of a server is looked at: by its own entry, or by the settings of all; None if it is not."""
+    """How the code of a server is looked at: by its own entry, or the settings of all; None if it is not."""
     if not (settings.code if config.code is None else config.code):
         return None
     return CodeSetting(config.code_prefixes or settings.code_prefixes, kept_seconds=settings.windows[-1])

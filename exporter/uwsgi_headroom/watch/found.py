@@ -1,9 +1,9 @@
 """The uWSGIs that nobody configured: says which are not watched, and watches them if it may.
 
-Every local user can run what looks like a uWSGI, so none may cost another one anything: a name ends with the user
-(`shop@www-data`), each user has MOST_OF_USER places, and found servers share a reader process, a CPU budget and a room
-for documents of their own. A server is shown once it was up. While it is down, it has no metrics, so no alert fires;
-after GONE_SECONDS it is forgotten. Only a server of a unit that systemd starts at each boot stays, as down.
+Every local user can run what looks like a uWSGI, so none may cost another anything: a name ends with the user
+(`shop@www-data`), each user has MOST_OF_USER places, and found servers have a reader process, a CPU budget and a room
+for documents of their own. A server is shown once it was up. While down, it has no metrics, so no alert fires; after
+GONE_SECONDS it is forgotten. Only one of a unit that systemd starts at each boot stays, as down.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class FoundServers:
         return [watch for watch in self.watches() if watch.reading]
 
     def is_optional(self, watch: Watch) -> bool:
-        """Whether a server was found that no unit has to run: while it is down, it has no metrics."""
+        """Whether a server was found that no unit has to run: while down, it has no metrics."""
         server = self._servers.get(watch.name)
         return server is not None and server.watch is watch and not server.unit
 
@@ -135,7 +135,7 @@ class FoundServers:
         return here, said
 
     def take(self, found: Iterable[FoundMaster], *, connects: bool) -> None:
-        """Watch what was found, if `connects`, and forget what is gone. found: users take turns."""
+        """Watch what was found, if `connects`; forget what is gone. found: users take turns."""
         self.forget()
         addresses = {str(watch.address) for watch in chain(self._list_others(), self.watches())}
         left: dict[NotWatchedReason, list[tuple[FoundMaster, str]]] = {reason: [] for reason in NOT_WATCHED}
@@ -172,7 +172,7 @@ class FoundServers:
         return "limit" if of_user >= MOST_OF_USER or len(self._servers) >= MOST_FOUND else None, ""
 
     def _add(self, master: FoundMaster, address: Address, taken: Collection[str]) -> str:
-        """Watch a server, perhaps in place of one that has ended: it has begun anew. Returns its name."""
+        """Watch a server, perhaps in place of one that has ended. Returns its name."""
         name = next(each for each in _list_free(master) if each not in taken)
         watch, now = self._make_watch(name, address), self._clock.monotonic()
         self._servers[name] = _Server(watch, master.user, master.pid, master.enabled_unit, now)

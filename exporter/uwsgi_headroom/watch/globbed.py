@@ -6,8 +6,7 @@
 * A server is expected if the configuration names it, or if it was up for LONG_ENOUGH: since the exporter's start, or in
   the last days of the history file. The expectation ends when an operator retires the server (`uwsgi-headroom retire
   NAME`), or when its Emperor has ended it.
-* A server whose socket is gone stays, as down: an expected one until its expectation ends, any other for
-  GONE_SECONDS.
+* A server whose socket is gone stays, as down: while it is expected, and any other for GONE_SECONDS.
 """
 
 from __future__ import annotations
@@ -44,12 +43,12 @@ GLOB_SECONDS = 5.0
 """Seconds between two expansions of the globs."""
 
 FORGET_SECONDS = 600.0
-"""After so many seconds without an answer, a globbed server that is not expected leaves its place to another socket."""
+"""After so many seconds without an answer, a server that is not expected leaves its place to another socket."""
 
 GONE_SECONDS = 60.0
-"""How long a globbed server that is not expected is reported as down after its socket is gone, in seconds: shorter than
-an alert waits. uWSGI that is killed leaves its socket behind; one whose socket is gone was ended or moved, as the
-earlier release of a deploy."""
+"""How long a server that is not expected is reported as down after its socket is gone, in seconds: shorter than an
+alert waits. uWSGI that is killed leaves its socket behind; one whose socket is gone was ended or moved, as the earlier
+release of a deploy."""
 
 SAY_SECONDS = 3600.0
 """Time between two log lines that a pattern matches no socket, in seconds."""
@@ -61,7 +60,7 @@ _LONGEST_TURN = 2 * GLOB_SECONDS  # an exporter that was suspended has not seen 
 
 _TRIALS, _NEW_TRIALS = 250, 125
 """Sockets without a place that are tried in a turn, each with one connection, and how many of them are new. Nobody
-listens at most of them, and 250 of those take 0.1 s of CPU."""
+listens at most of them; 250 of those take 0.1 s of CPU."""
 
 _TOGETHER, _TRIAL_SECONDS, _PASS_SECONDS = 8, 1.0, 4.0
 """How many are tried at once, for how long each, and how long a turn may take: silent ones must not take a place each,
@@ -97,7 +96,7 @@ class GlobbedServers:
         return [server.watch for _, server in sorted(self._servers.items())]
 
     def on_demand(self) -> set[Watch]:
-        """Return the watches of vassals that have no process until a request comes: no alert says that they rest."""
+        """The watches of vassals that have no process until a request comes: no alert says that they rest."""
         servers = [each for each in self._servers.values() if not each.is_named]
         return {server.watch for server in servers if server.emperor and server.emperor[1].on_demand}
 
@@ -120,9 +119,9 @@ class GlobbedServers:
                 self._servers[path] = server
 
     def expand(self, entries: Sequence[ServerConfig] | None = None) -> list[Match]:
-        """Return the sockets that match now, each once, also if links lead to it, the newest first: a socket that a
-        process left behind is older than those of today. If there are too many, those on which somebody listens here
-        come before all others. Changes nothing, so it may be called in a thread. entries: those of `configure`."""
+        """Return the sockets that match now, each once, also if links lead to it, the newest first: one that a process
+        left behind is older than those of today. If there are too many, those on which somebody listens here come
+        first. Changes nothing, so it may be called in a thread. entries: those of `configure`."""
         entries, known = self._entries if entries is None else entries, {*self._servers, *self._left_out}
         found: dict[str, ServerConfig] = {}
         times: dict[str, float] = {}
@@ -175,7 +174,7 @@ class GlobbedServers:
         self._servers.pop(path).watch.finish_minute()
 
     def _make_room(self) -> bool:
-        """Whether there is a place; if all are taken, that of a socket that never answered becomes free."""
+        """Whether there is a place; if not, that of a socket that never answered becomes free."""
         if len(self._servers) >= self.most and (path := self._find_replaceable()):
             self._drop(path)
         return len(self._servers) < self.most
@@ -191,7 +190,7 @@ class GlobbedServers:
         return next((path for path, server in others.items() if server.up_at <= since), None)
 
     def _find_expected(self, taken: Collection[str]) -> dict[str, ServerConfig]:
-        """The paths of servers that are expected, there or not: by the configuration, or from before."""
+        """The paths of expected servers, there or not: by the configuration, or from before."""
         past = [name for name, seconds in self._past.items() if seconds >= LONG_ENOUGH]
         found: dict[str, ServerConfig] = {}
         for entry in self._entries:
@@ -228,14 +227,14 @@ class GlobbedServers:
                     self._end(path, server, "an operator has retired it")
 
     def _end(self, path: str, server: _Server, reason: str) -> None:
-        """Forget a server that was ended on purpose. Its socket may be left behind, and counts once it answers."""
+        """Forget a server that was ended on purpose. Its socket may be left, and counts once it answers."""
         self._past.pop(server.watch.name, None)
         self._ended.add(path)
         self._drop(path)
         _log.info("no longer expected", extra={"fields": {"server": server.watch.name, "reason": reason}})
 
     def _is_ended(self, path: str) -> bool:
-        """Whether the server of a socket was ended, here or before this exporter started, and the socket left."""
+        """Whether a socket's server was ended, here or before this exporter started, and the socket left."""
         retired = self._retired.get(self._names.name(path)) if self._retired else None
         if retired is not None and (bound_at(path) or retired) < retired:
             self._ended.add(path)
@@ -254,7 +253,7 @@ class GlobbedServers:
                 self._end(path, server, "its Emperor has ended it, or starts it on demand")
 
     async def try_left_out(self) -> None:
-        """Try sockets without a place, those first that have waited longest; one that answers gets a place."""
+        """Try sockets without a place, those that have waited longest first; one that answers gets one."""
         ended, full = self._ended & self._left_out.keys(), len(self._servers) >= self.most
         if full and self._find_replaceable() is None:
             return
@@ -364,8 +363,8 @@ def bound_at(path: str) -> float | None:
 
 
 ENDED_SECONDS = 30.0
-"""How long an Emperor that is up must be without a vassal before the vassal counts as ended, in seconds: a vassal that
-dies is not in the list either, until the Emperor's next scan starts it again (every 3 s by default)."""
+"""How long an Emperor that is up must be without a vassal before that counts as ended, in seconds: one that dies is not
+in the list either, until the Emperor's next scan (every 3 s by default) starts it again."""
 
 
 def find_vassals(watches: Iterable[Watch]) -> dict[int, tuple[Watch, ListedVassal]]:

@@ -92,7 +92,7 @@ def is_whole(window: Window) -> bool:
 
 
 class LimitHour:
-    """What limited the server before each of its resources, as it was judged in the last hour (`limited_by`)."""
+    """What limited the server before its resources, as judged in the last hour (`limited_by`)."""
 
     def __init__(self) -> None:
         self._changes: deque[tuple[float, str | None]] = deque()  # monotonic time, and what from then on

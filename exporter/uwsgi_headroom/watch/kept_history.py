@@ -1,7 +1,7 @@
 """Both ends of the history that lasts: cuts the minutes of a server for it, and restores from it.
 
 A deploy often restarts the exporter too, as with the image of a machine. One server at a time is restored, in a thread,
-so that a thousand servers do not keep the others of the exporter's threads from their work.
+so that a thousand servers do not keep the exporter's other threads from work.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _LEAST_SECONDS = 0.5
 
 class MinuteCutter:
     """Cuts a record of one server at the first outcome of a read in each minute of the epoch clock, for the writer. A
-    record reaches from one cut to the next, also over an outage, so nothing is counted twice; what is missed is the
-    part of a minute before the number of workers, the sockets or the backends change."""
+    record reaches from one cut to the next, also over an outage, so nothing is counted twice; only the part of a minute
+    before the number of workers, the sockets or the backends change is missed."""
 
     def __init__(
         self, name: str, writer: HistoryWriter, integrals: Integrals, routes: RouteHour, journal: Journal
@@ -113,10 +113,10 @@ _REACH_SECONDS = deploy_watch.MINUTES_BEFORE + deploy_watch.STALE_SECONDS
 """How long before a reload what counts for it may have begun."""
 
 _MOST_RELOADS = 50
-"""Of the last day that are read: a server that crashes at its start has one a second."""
+"""Of the last day: a server that crashes at its start has one a second."""
 
 _CLOCKS_SECONDS = 2.0
-"""How far a start time, which is in whole seconds, may be after the reading that showed it."""
+"""How far a start time, in whole seconds, may be after the reading that showed it."""
 
 
 class _Found(NamedTuple):

@@ -1,8 +1,8 @@
 """Reads the logs of all servers in a thread, a little at a time, so that no poll of a server waits for a file.
 
-A file may be on a file system that does not answer. The thread that waits for it is then left alone, and its log
-with it, until it returns; another thread reads the others. A log that `check` has found is read by a process that can
-be ended: a thread would keep `check` from ending.
+A file system may not answer. The thread that waits for it is then left alone, with its log, until it returns; another
+thread reads the others. A log that `check` has found is read by a process that can be ended: a thread would keep
+`check` from ending.
 """
 
 from __future__ import annotations

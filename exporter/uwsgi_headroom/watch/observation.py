@@ -123,7 +123,7 @@ class Observation(Struct, frozen=True, dict=True):
 
     @cached_property
     def server(self) -> ServerRecord | None:
-        """The record of the reading; None without one, and for an emperor or a router."""
+        """The reading's record; None without one, and for an emperor or a router."""
         if self.figures:
             return self.figures[0].server
         return describe_server(self.reading)

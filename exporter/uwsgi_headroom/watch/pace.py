@@ -1,13 +1,13 @@
-"""Decides when to read a server: often enough to see events between scrapes, but never so often that uWSGI notices.
+"""Decides when to read a server: often enough to see events between scrapes, but not so often that uWSGI notices.
 
 * The pause between samples has a jitter of one fifth either way, so that periodic load cannot hide between samples.
 * Receiving documents takes at most 1 % of the time, up to the longest interval: if a transfer is slow, because the
-  document is large, the interval stretches. The time before the master begins to answer does not count, because the
-  master then does other work. The median over the reads of the last seconds counts, so that one slow read changes
-  nothing, and a slow minute is soon forgotten.
+  document is large, the interval stretches. The time before the master begins to answer does not count: it then does
+  other work. The median over the reads of the last seconds counts, so that one slow read changes nothing, and a slow
+  minute is soon forgotten.
 * Sampling all servers takes at most a share of a CPU (`CpuBudget`).
 * No interval is longer than 4 s, whatever reading costs, since longer intervals show too little. `duty` then exceeds
-  the budget. Only where a sample costs much CPU time, as of a huge document, that may stretch the interval further.
+  the budget. Only a sample that costs much CPU time, as of a huge document, may stretch it further.
 """
 
 from __future__ import annotations
@@ -245,9 +245,9 @@ longest, and after a start each server has its first."""
 
 class CpuBudget:
     """Shares `most` of a CPU among the servers, so that those whose samples cost little keep their pace: where that is
-    not enough for all, an interval stretches with the square of the part by which a sample costs more than `cost`, so
-    half of `cost` changes nothing, and ten times as much stretches it a hundredfold. Servers that cost the same yield
-    alike. looks: the turns of looks at code, which compute in threads of their own."""
+    not enough, an interval stretches with the square of the part by which a sample costs more than `cost`, so half of
+    `cost` changes nothing, and ten times as much stretches it a hundredfold. Servers that cost the same yield alike.
+    looks: the turns of looks at code, which compute in threads of their own."""
 
     def __init__(self, monotonic: Callable[[], float], most: float = MOST_CPU) -> None:
         self._monotonic, self._most = monotonic, most
@@ -297,7 +297,7 @@ def _find_cost(most: float, known: Sequence[tuple[float, float]]) -> float:
 
 
 REMEMBERED_SECONDS = 30.0
-"""A lag of the event loop is remembered for so many seconds at least, and for twice as many at most: longer than most
+"""A lag of the event loop is remembered for so many seconds at least, and twice as many at most: longer than most
 scrape intervals."""
 
 

@@ -16,7 +16,7 @@ MOST_PROBED = 50
 """The most addresses that are sampled for probes at a time."""
 
 FORGET_SECONDS = 300.0
-"""How long an address is sampled after its last probe, in seconds: longer than scrape intervals are."""
+"""How long an address is sampled after its last probe, in seconds: longer than scrape intervals."""
 
 
 class NoPlaceError(HeadroomError):

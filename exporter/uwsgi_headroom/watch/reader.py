@@ -29,9 +29,8 @@ take 40 MB after an hour, and the CPU for a second in a scrape."""
 
 class WorkerPlaces:
     """Who has how many workers, of all servers that patterns find: anybody who may create a socket in such a directory
-    could otherwise let the exporter keep figures of 1,000 workers for each of `max_servers`. The servers with the
-    fewest workers have their places first, so that a large one costs no other server its own. most_servers:
-    `max_servers`."""
+    could otherwise let the exporter keep figures of 1,000 workers for each of `max_servers`. Servers with the fewest
+    workers have theirs first, so that a large one costs no other its own. most_servers: `max_servers`."""
 
     def __init__(self, most_servers: int) -> None:
         self.most_servers = most_servers
@@ -267,8 +266,8 @@ class Reader:
             done(outcome)
 
     def _describe_error(self, error: Exception) -> ReadError:
-        """The error without its frames: these hold the received bytes and the error itself, a cycle that would keep
-        both in memory until Python's next garbage collection. Any but a ReadError is internal."""
+        """The error without its frames: these hold the received bytes and the error, a cycle that would stay in memory
+        until the next garbage collection. Any but a ReadError is internal."""
         if not isinstance(error, ReadError):
             return self.fault(error)
         error.__context__ = error.__cause__ = None
@@ -377,15 +376,15 @@ class Reader:
         return isinstance(self.outcome, StillRunsError) and self.outcome.reason == "refused"
 
     def _decode(self, body: bytes) -> stats.AnySnapshot:
-        """Decode the document, unless it equals the last one, as those of an idle server do: that is most of the cost
-        of a read. Of the last one, which has variables of requests, only the hash is kept (0.1 ms for 300 kB)."""
+        """Decode the document, which is most of the cost of a read, unless it equals the last one, as those of an idle
+        server do. Of that one, which has variables of requests, only the hash is kept (0.1 ms for 300 kB)."""
         key = hash(body)
         if self._decoded is None or self._decoded[0] != key:
             self._decoded = key, stats.decode(body, self._routes.templates if self._routes else None)
         return self._decoded[1]
 
     def _note(self, outcome: Reading | ReadError) -> None:
-        """Keep an outcome as the latest, and log it if its kind differs from the one before."""
+        """Keep an outcome as the latest, and log it if its kind is another than before."""
         before, self.outcome = self.outcome, outcome
         self.attempts += 1
         self.finished_first.set()
@@ -415,7 +414,7 @@ LINES, SECONDS = 5, 60.0
 
 class LogLimit:
     """Logs lines about one server, but no more than that, because a state may change with every read. The next line
-    says how many were left out before it."""
+    says how many were left out."""
 
     def __init__(self, server: str, logger: logging.Logger, monotonic: Callable[[], float]) -> None:
         self._server, self._logger, self._monotonic = server, logger, monotonic
@@ -441,8 +440,8 @@ class RouteNamer:
         self._book = RouteBook()
 
     def find_routes(self, snapshot: AnySnapshot, at: float) -> ServedRoutes | None:
-        """Return the routes in service in a document that was read at the monotonic time `at`; None for an emperor, a
-        router, or a server that does not list its threads."""
+        """The routes in service in a document that was read at the monotonic time `at`; None for an emperor, a router,
+        or a server that does not list its threads."""
         if not isinstance(snapshot, Snapshot) or not any(worker.threads for worker in snapshot.workers):
             return None
         workers = [worker for worker in snapshot.workers if worker.serving]
@@ -471,8 +470,8 @@ def _says_more(outcome: Reading | ReadError, held: Reading) -> bool:
 
 
 def _has_same_processes(snapshot: AnySnapshot, whole: Reading) -> bool:
-    """Whether the workers are those of an earlier reading, and none has ended since: what a uWSGI loses at its end is
-    seen for a few hundredths of a second only."""
+    """Whether the workers are those of an earlier reading, and none has ended: what a uWSGI loses at its end is seen
+    for a few hundredths of a second only."""
     if not isinstance(snapshot, Snapshot) or not isinstance(whole.snapshot, Snapshot):
         return False
     pids = [worker.pid for worker in snapshot.workers]

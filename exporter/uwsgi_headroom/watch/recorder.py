@@ -24,7 +24,7 @@ from uwsgi_headroom.words.formats import duration
 from uwsgi_headroom.words.template import Facts, fill
 
 GAP_SECONDS = 5.0
-"""The longest time without samples that is not an event: uWSGI's master is normally silent for up to 3 s."""
+"""The longest time without samples that is no event: uWSGI's master is normally silent for up to 3 s."""
 
 
 BEGINNINGS: Mapping[Kind, str] = {
@@ -57,8 +57,8 @@ CHANGED = "Configuration changed: {changes}[others? , and {others:other}]."
 class Recorder:
     """Keeps the journal of one server. Pass it every outcome of a read, in order. down_since: since when (epoch
     seconds) the server counts as down; None while it does not. loaded_at: when all workers last loaded the application
-    (epoch seconds): uWSGI's start, a full reload, or the replacement of all workers; None if that was before the first
-    reading and none has kept its first process."""
+    (epoch seconds): at uWSGI's start, a full reload, or their replacement; None if that was before the first reading
+    and none has kept its first process."""
 
     def __init__(self) -> None:
         self.journal = Journal()
@@ -215,7 +215,7 @@ class Verdict(Struct, frozen=True):
 
 NO_VERDICT = Verdict("unknown")
 FIRST = 2
-"""The judgements after which it is known that there is no finding: the first one holds none."""
+"""The judgements after which the lack of findings is known: the first one holds none."""
 
 
 class Verdicts:

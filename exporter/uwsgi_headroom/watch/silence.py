@@ -1,8 +1,8 @@
 """Watches a server by the kernel while its stats do not answer although its master still runs.
 
-The kernel's figures are those of another watch, with totals, a history and a judge of its own, so that no window mixes
-sources. Nobody sees them unless threads of the workers become idle and busy: else no request is served, and the server
-is down. That watch ends when the stats answer again, or when the master has ended.
+The kernel's figures have a watch of their own, with totals, a history and a judge, so that no window mixes sources.
+Nobody sees them unless threads of the workers become idle and busy: else no request is served, and the server is down.
+That watch ends when the stats answer again, or when the master has ended.
 """
 
 from __future__ import annotations

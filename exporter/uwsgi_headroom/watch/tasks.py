@@ -18,7 +18,7 @@ Task = Literal["find", "fleet", "globs", "log", "restore", "sample"]
 TASKS: tuple[Task, ...] = get_args(Task)
 
 RESTART_SECONDS = (1.0, 60.0)
-"""First and longest pause. The pause starts again from the first after a task that ran for longer than the longest."""
+"""First and longest pause. After a task that ran for longer than the longest, the first comes again."""
 
 _log = logging.getLogger(__name__)
 
@@ -56,8 +56,8 @@ class _Attempts(Struct):
 
 
 class Progress:
-    """The progress of all samplers, looked at once a turn, so that a watchdog can end an exporter that no longer
-    samples. on_turn: called with the watches at the end of each turn in which no sampler stands still."""
+    """The progress of all samplers, looked at once a turn, so that a watchdog can end an exporter that stands still.
+    on_turn: called with the watches at the end of each turn in which no sampler stands still."""
 
     def __init__(self, monotonic: Callable[[], float], on_turn: Callable[[Sequence[Watch]], None]) -> None:
         self._monotonic = monotonic

@@ -14,7 +14,7 @@ SHORTEST_SECONDS = 0.01
 LONGEST_SECONDS = 0.05
 
 HISTORY_TURN_SECONDS = 0.004
-"""The length of a turn of a computation over slices of a history, which may have hundreds."""
+"""The length of a turn over the slices of a history, which may have hundreds."""
 
 
 class Turns:
@@ -64,8 +64,8 @@ class ThreadTurns:
 
 
 async def run_in_thread(work: Callable[[ThreadTurns], _Result]) -> _Result:
-    """Run a computation in a thread. Cancellation ends it at its next pause, and waits for that: otherwise those who
-    take turns, and are cancelled, would fill all threads of the exporter with work that nobody waits for."""
+    """Run a computation in a thread. Cancellation ends it at its next pause, and waits for that: otherwise those that
+    are cancelled would fill all threads of the exporter with work that nobody waits for."""
     turns = ThreadTurns()
 
     def run() -> _Result:

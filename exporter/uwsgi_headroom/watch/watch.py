@@ -56,14 +56,14 @@ if TYPE_CHECKING:  # it loads sqlite3, 1.4 MB, which only a history file needs
     from uwsgi_headroom.store.writer import HistoryWriter
 
 FRESH_SECONDS = 5.0
-"""How long a server counts as up after a successful read, in seconds: in normal operation uWSGI's master is silent for
-1 to 3 s, while it ends a worker or reloads."""
+"""How long a server counts as up after a successful read, in seconds: uWSGI's master is normally silent for 1 to 3 s
+while it ends a worker or reloads."""
 
 _FRESH_INTERVALS = 3
 """A server also counts as up for this many intervals, if that is longer."""
 
 _EQUAL_SECONDS = 1.0
-"""The longest time that readings of a server at rest are kept before they are added."""
+"""The longest time that readings of a server at rest wait to be added."""
 
 State = Literal["up", "stale", "down"]
 """up: read a moment ago; down: cannot be read, `Watch.error` says why; stale: not read for a while, for no known
@@ -71,7 +71,7 @@ reason."""
 
 
 QUIET_SECONDS, QUIET_BEFORE = 120.0, 600.0
-"""Without a request for so long, the rate of the time before is looked at, of so long at least."""
+"""Without a request for so long, the rate of the time before, as long at least, is looked at."""
 
 
 class Watch:
@@ -165,7 +165,7 @@ class Watch:
             self.log = UwsgiLog(path) if path else None
 
     def _find_log(self, reading: Reading) -> None:
-        """Read the log that can be seen, if it is a file. One that is deleted, or in a container, has no path here."""
+        """Read the log that can be seen, if it is a file. One deleted, or in a container, has no path here."""
         pid, setup = reading.host.master_pid, reading.host.setup
         if not pid or setup in (None, UNKNOWN) or setup.log_path.startswith(JOURNAL):
             return
@@ -247,7 +247,7 @@ class Watch:
         return self.silent.watch if self.silent and self.silent.is_serving else self
 
     def observe(self, windows: Sequence[float]) -> Observation:
-        """Return the current observation, with figures of these windows (in seconds). Does no I/O.
+        """The current observation, with figures of these windows (in seconds). Does no I/O.
 
         An internal error becomes a failed observation.
         """
@@ -298,7 +298,7 @@ class Watch:
         )
 
     def figures(self, reading: Reading, windows: Sequence[float]) -> list[Figures]:
-        """Compute the figures of each window (seconds) with two rows of history; none for an emperor or a router."""
+        """The figures of each window (seconds) with two rows of history; none for an emperor or a router."""
         server = describe_server(reading)
         if server is None:
             return []
@@ -325,7 +325,7 @@ class Watch:
         )
 
     def _find_quiet(self, now: float) -> tuple[float, float] | None:
-        """For how long no request has come, and the rate in the time before, of the same length at least."""
+        """For how long no request has come, and the rate in the time before, at least as long."""
         idle = now - self._served[1]
         before = idle >= QUIET_SECONDS and self.history.window(max(idle, QUIET_BEFORE), self._served[1])
         return (idle, sum([each.requests for each in before.workers]) / before.seconds) if before else None
@@ -392,7 +392,7 @@ class Watch:
         return Side(window, times, compute_routes(self.routes.of(window)), self._code_of(window))
 
     def _explain_last(self, seconds: float) -> Side | None:
-        """Return what explains the last seconds, but for the code, with their headroom."""
+        """What explains the last seconds, but for the code, with their headroom."""
         reading, window = self.reading, self.history.window(seconds)
         if not (reading and window and (server := describe_server(reading))):
             return None
@@ -525,8 +525,8 @@ class Watch:
             self.backends.add(window)
 
     def _note_success(self, before: Reading | None, reading: Reading) -> None:
-        """Note the end of an outage. While its stats server alone could not be read, as during a reload, the same
-        master has gone on. With `die-on-idle`, uWSGI has no master until the next request."""
+        """Note the end of an outage. While only its stats could not be read, as during a reload, the same master has
+        gone on. With `die-on-idle`, uWSGI has no master until the next request."""
         since, was_down = self._failing_since, self._is_down
         self._failing_since, self._is_down = None, False
         if before is None or since is None or not was_down or reading.has_same_master(before):

@@ -1,7 +1,7 @@
-"""Records events of workers: ends and their causes, starts, cheaper mode, and reloads that replace all workers.
+"""Records events of workers: ends and their causes, starts, cheaper mode, and reloads of all workers.
 
 The cause of a worker's end is inferred. uWSGI's stats only have `harakiri_count`. Other causes leave traces: a recycled
-worker has reached a configured limit, and the kernel counts the processes that it kills because memory ran out.
+worker has reached a configured limit, and the kernel counts its kills for lack of memory.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from uwsgi_headroom.words.formats import duration, numbered
 from uwsgi_headroom.words.template import Facts, fill
 
 AWAY_SECONDS = 1.0
-"""The shortest absence of a worker for which its return is an event. If it is back sooner, it was replaced."""
+"""The shortest absence of a worker whose return is an event. If it is back sooner, it was replaced."""
 
 CHAIN_SECONDS = 60.0
-"""The longest pause between two workers of a chain reload: an application may take this long to load."""
+"""The longest pause between two workers of a chain reload: an application may load for so long."""
 
 NOTICED_SECONDS = 3.0
-"""How long to wait for uWSGI's master to notice the end of a worker, before the end is recorded without its figures."""
+"""How long uWSGI's master may take to notice the end of a worker, before it is recorded without its figures."""
 
 AT_ONCE_SECONDS = 3.0
 
 REACHED = 0.9
-"""A limit counts as reached at or above this fraction of it, at the last sample before the end."""
+"""A limit counts as reached from this fraction of it on, at the last sample before the end."""
 
 _ENDS: Mapping[Cause, tuple[str, str]] = {
     "harakiri": ("was ended by `harakiri`", "A request took longer than `harakiri`[limit?  ({limit:plain} s)]."),
@@ -199,7 +199,7 @@ _RECYCLING = ("max_requests", "max_worker_lifetime", "reload_on_rss", "evil_relo
 
 
 def find_start(reading: Reading) -> float | None:
-    """When the workers started that have kept their first process (epoch seconds); None without one."""
+    """When those workers started that have kept their first process (epoch seconds); None without one."""
     workers: Sequence[Worker] = getattr(reading.snapshot, "workers", ())
     return min((float(each.last_spawn) for each in workers if each.respawns == 1 and each.last_spawn), default=None)
 
@@ -257,7 +257,7 @@ def find_cause(ended: EndedProcess, now: Worker, options: Options | None, kills:
 
 
 def _count_served(then: Worker, now: Worker) -> int | None:
-    """The number of requests that the process served, those after the last sample included but not its successor's."""
+    """The requests that the process served, those after the last sample included but not its successor's."""
     if then.requests_since_spawn is None:
         return None
     since = max(0, (now.requests or 0) - (then.requests or 0))

@@ -63,8 +63,8 @@ Layout: TypeAlias = Mapping[str, int]
 such a state, `thread_id` is the `pthread_t`, and `thread_frame` the frame that runs, or where there is `cframe_frame`,
 the `_PyCFrame` that points to it there. In a frame, `frame_instruction` is a pointer to the instruction, or without
 `code_instructions` its index; and `frame_owner` what it belongs to: from 3 on, it is not Python's but a mark that C
-code was entered. In a code object, `code_lines` is the table of line numbers. In a compact `str`, the characters are at
-`text_ascii` if all of them are ASCII, else at `text_wide`.
+code was entered. In a code object, `code_lines` is the table of line numbers. A compact `str` has its characters at
+`text_ascii` if all are ASCII, else at `text_wide`.
 """
 
 

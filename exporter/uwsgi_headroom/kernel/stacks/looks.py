@@ -3,7 +3,7 @@
 For each thread the kernel's word for what it waits for is read before and after the stack. If the two differ, the stack
 may belong to either, and the thread is looked at again at once. (To drop such looks would take most from short states:
 threads that compute for 3 ms were seen a fifth too rarely.) A thread that runs is kept: its lines change all the time,
-and each of them is one that it was in. What could not be read counts as such, so no line gets the share of another.
+and it was in each of them. What could not be read counts as such, so no line gets the share of another.
 
 The memory may be that of a process that never answers (see `waits.memory`), so a look is a question for `aside`.
 """

@@ -1,8 +1,8 @@
-"""Reads the stacks of a process's Python threads from its memory, from outside: names of functions, files and lines.
+"""Reads the stacks of a process's Python threads from its memory: names of functions, files and lines.
 
 The process runs meanwhile, and may be hostile: every address and every length that is read is doubtful. So all is
-bounded: the threads, the frames, the lengths of texts and tables, and the bytes of one look. An object counts only if
-its type is the expected one. What does not fit together is torn, and gives no stack.
+bounded: threads, frames, lengths of texts and tables, and the bytes of one look. An object counts only if its type is
+the expected one. What does not fit together is torn, and gives no stack.
 
 Whose state is which thread's: CPython keeps the `pthread_t` of each, and the C library keeps the kernel's id of the
 thread somewhere behind that address. Where, is learnt: at the place where all threads have ids of this process.

@@ -110,8 +110,8 @@ of the timeout of ppoll(2), else 0. A plain tuple is sent in a tenth of the time
 
 class CloserLook(NamedTuple):
     """What was seen. arrays: what each thread polls, with the timeout of ppoll(2) behind it; GONE, or None if that
-    cannot be read; sets: of each epoll set, the
-    inodes of its sockets, and its size in bytes. is_refused: whether the kernel refuses to read memory."""
+    cannot be read; sets: of each epoll set, the inodes of its sockets, and its size in bytes. is_refused: whether the
+    kernel refuses to read memory."""
 
     arrays: Sequence[bytes | None]
     sets: Sequence[tuple[tuple[int, ...], int]]

@@ -1,5 +1,5 @@
 """Names the file system of a program or another host for whose answer threads wait: by the kernel's function that a
-thread sleeps in, and the mounts of its process. Nothing in such a file system is touched: that would wait, too.
+thread sleeps in, and the mounts of its process. Nothing in it is touched: that would wait, too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Recognizes what requests wait for as for a lock, and who holds it, from sample to sample.
+"""Recognizes what requests wait for as for a lock, and who holds it.
 
 * `Pools`: a pool of connections that is too small. A fixed number of threads works, and the others wait.
 * `Holders`: whether a request holds it, all processes together, or no request at all.
@@ -34,10 +34,9 @@ class Pools:
 
     A lock lets one thread at a time through, and a pool of k lets k. So while threads of a worker wait for a lock of
     the application, the number of its threads that wait for something else, such as a backend, is k, again and again,
-    and they are now these and now those. Without a pool that number varies from sample to sample, or they are always
-    the same threads. Those that wait for a pool wait each at an address of its own, as in every condition variable of
-    Python. If several wait at one address, that is a lock, and who does something else has it, or does not need it any
-    more.
+    and they are now these and now those. Without a pool that number varies, or they are always the same threads. Each
+    that waits for a pool waits at an address of its own, as in every condition variable of Python. If several wait at
+    one address, that is a lock, and who does something else has it, or does not need it any more.
     """
 
     def __init__(self) -> None:
@@ -78,7 +77,7 @@ LEAST_WAITS = 20
 """So many waits of threads have to be seen."""
 
 UNHELD = 0.8
-"""The part of the waits in which no request can hold the lock. Between two holders of a lock that changes hands all the
+"""The part of the waits in which no request can hold the lock. Between holders of a lock that changes hands all the
 time, a sample that looks at one thread after the other finds none in (1 - 1/n)^n of the cases, or 0.37."""
 
 ALWAYS = 0.8
@@ -103,9 +102,9 @@ class Holders:
     holds what they wait for. They wait for a thread of the application's own: one of an executor, the event loop of a
     client library, the consumer of a queue; or for each other, in a deadlock.
 
-    Threads that wait for one lock wait at one address. If each waits at its own, as in the condition variables of a
-    client library, they do not queue for a lock, whatever other requests do meanwhile. A lock that several processes
-    share is no lock of one process: the kernel is asked with another operation for it.
+    Threads that wait for one lock wait at one address. If each waits at its own, as in a client library's condition
+    variables, they do not queue for a lock, whatever other requests do. A lock that several processes share is no lock
+    of one process: the kernel is asked with another operation for it.
     """
 
     def __init__(self) -> None:

@@ -1,5 +1,5 @@
-"""Finds how much of the time locks are held: those of an application, by the address that a waiter shows, and those of
-files, from the kernel's list.
+"""Finds how much of the time locks are held: an application's, by the address that a waiter shows, and those of files,
+from the kernel's list.
 """
 
 from __future__ import annotations
@@ -76,14 +76,13 @@ class WorkerLocks:
     semaphore of the C library (of 3.13, only an `RLock`; a `Lock` is a PyMutex, and hides its address): its first four
     bytes are 1 while it is free and 0 while it is held, and the next four count the threads that wait (`struct new_sem`
     in glibc's sysdeps/nptl/internaltypes.h). A thread that waits for it shows the address in its system call. From then
-    on, each sample of the worker reads these eight bytes, if that is allowed; and if it is not, who waits at the
-    address still says when the lock is held for certain.
+    on, each sample of the worker reads these eight bytes, if that is allowed; if not, who waits there still says when
+    the lock is held for certain.
 
     Not every semaphore is a lock. `threading.Condition`, and with it queues, events and `threading.Semaphore`, makes
     one for each thread that waits: nobody else ever waits at its address. So an address counts once two threads wait at
     it at the same time, or once it was waited for and free again and again. A lock that no thread was seen to pass for
-    half a minute does not count either: it is stuck, and its share of the time says nothing about the requests that
-    pass it.
+    half a minute does not count either: it is stuck, and its share says nothing about requests that pass it.
     """
 
     def __init__(self, *, is_read: bool) -> None:
@@ -213,8 +212,7 @@ class FileLocks:
     """The locks of files (flock, fcntl) for which the workers of one server wait.
 
     `/proc/locks` lists the locks of all processes, and below each the processes that wait for it (proc_locks(5)); it
-    needs no right. The file for which a worker waited is remembered, so that later samples see whether anyone holds its
-    lock.
+    needs no right. A file for which a worker waited is remembered, so that later samples see whether its lock is held.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -1,9 +1,9 @@
 """Follows the event loops of workers with coroutines: what holds the one thread of each, and for how long.
 
-The thread of a healthy loop waits in `epoll_wait` for all of its requests at once, or computes for one of them for a
-moment. A call that is not made for coroutines blocks the thread anywhere else: in `connect`, in `flock`, in a sleep. A
-call that only computes shows in a thread that runs in sample after sample, while no request is completed and the
-thread never gives up its CPU (`voluntary_ctxt_switches`): a loop that is merely busy does both again and again.
+The thread of a healthy loop waits in `epoll_wait` for all its requests at once, or computes for one for a moment. A
+call that is not made for coroutines blocks the thread anywhere else: in `connect`, in `flock`, in a sleep. A call that
+only computes shows in a thread that runs in sample after sample, while no request is completed and the thread never
+gives up its CPU (`voluntary_ctxt_switches`): a merely busy loop does both again and again.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class Elf(Struct, frozen=True):
     """What is known of an ELF file. is_64_bit: whether it is for a 64-bit little-endian machine; without that, nothing
     else is known. symbols: virtual address and size, by name.
 
-    Layouts are those of elf(5). The file belongs to the watched process, so its content is not trusted: every size is
+    Layouts are those of elf(5). The file belongs to the watched process, so its content is not trusted: sizes are
     bounded, and an odd one raises ValueError.
     """
 
@@ -197,8 +197,8 @@ class MemoryMap(Struct, frozen=True):
     ranges that belong to programs and libraries, sorted. is_64_bit: whether its program is.
 
     CPython keeps the lock in its global `_PyRuntime`, and uWSGI the mutex around accept(2) in its global `uwsgi`. Both
-    are exported symbols. Locks of the application are on the heap or on a stack; locks in the data of other libraries
-    are `image`, because nothing says what they are for.
+    are exported symbols. Locks of the application are on the heap or a stack; those in the data of other libraries are
+    `image`, because nothing says what they are for.
 
     All workers of a master are copies of one process with one memory map, so the map is read once per start of uWSGI.
     """

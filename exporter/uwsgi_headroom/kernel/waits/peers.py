@@ -1,4 +1,4 @@
-"""Finds what is at the other end of a worker's socket: the client of a request, a backend, or a name server.
+"""Finds the other end of a worker's socket: the client of a request, a backend, or a name server.
 
 A socket whose local address is a listening one was accepted: its peer is a client. Any other connected socket was
 opened by the application: its peer is a backend.
@@ -8,10 +8,10 @@ that a thread waits for and that are not known yet, and rarely enough to take 0.
 20 ms. UNIX sockets can be asked for one by one.
 
 There are two sources. `ask_unix` and `ask_inet` ask the kernel over netlink, in this thread's network namespace; any
-failure raises OSError or struct.error. Where the kernel does not answer, because uWSGI runs in another network
-namespace that the exporter may not enter, `read_inet` and `read_unix` read the tables in `/proc/PID/net`: everybody who
-sees a process may read them. Tables are slower to read than netlink's answers, and that of UNIX sockets does not say
-what a socket is connected to: only listening and accepted ones are known from it.
+failure raises OSError or struct.error. Where it does not answer, because uWSGI runs in a network namespace that the
+exporter may not enter, `read_inet` and `read_unix` read the tables in `/proc/PID/net`: everybody who sees a process may
+read them. Tables are slower to read than netlink's answers, and that of UNIX sockets does not say what a socket is
+connected to: only listening and accepted ones are known from it.
 """
 
 from __future__ import annotations
@@ -115,8 +115,8 @@ def make_question(family: int, each: InetSocket) -> bytes:
 
 
 def ask_ages(questions: Collection[bytes]) -> list[tuple[int, int] | None]:
-    """How many milliseconds ago data was last sent, and last received, on each connection of `make_question`; None for
-    one that is closed. Raises OSError or struct.error."""
+    """How many milliseconds ago data was last sent and received on each connection of `make_question`; None for a
+    closed one. Raises OSError or struct.error."""
     infos = [sock_diag.inet_info(sock_diag.ask_about(question) or b"") for question in questions]
     return [_tcp_info_ages.unpack_from(info) if len(info) >= _tcp_info_ages.size else None for info in infos]
 

@@ -1,5 +1,5 @@
-"""Names the programs of this host for whose answers requests wait, by the addresses at which they listen: a port says
-less, such as that of a pool in front of a database.
+"""Names the programs of this host for whose answers requests wait, by the addresses where they listen: a port, such as
+that of a pool before a database, says less.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 A sample looks at the workers that have served or serve a request since the last one: others have no thread in service.
 (Looking only at those that serve one now would miss the requests that begin between uWSGI's document and the sample,
 and count those that end.) If the threads are too many for the budget, a random part of them is looked at, and each
-counts for more; so every number is an unbiased estimate. Half of the budget is then saved until it lasts for all
-threads at once: only a sample of all shows who holds a lock, and how many threads a pool lets through.
+counts for more; so every number is an unbiased estimate. Half of the budget is then saved until it lasts for all at
+once: only a sample of all shows who holds a lock, and how many threads a pool lets through.
 """
 
 from __future__ import annotations
@@ -518,7 +518,7 @@ class WaitSampler:
 
     def _note_place(self, places: dict[Place, float], seen: SeenThread, what: Decision, count: float) -> None:
         """Count threads that wait over a connection that workers share, for a pipe to take their output, or for what a
-        client sends after its request; and note for which file system they wait."""
+        client sends later; and note for which file system they wait."""
         wait, result = seen.wait, what.result
         if result == "backend" and self._shared and all(inode in self._shared for inode in wait.sockets):
             places["shared"] += count

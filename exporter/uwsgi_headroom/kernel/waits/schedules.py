@@ -73,7 +73,7 @@ class Naps:
     A request that sleeps once lasts as long as the application says. One that sleeps again and again tries again for
     something that others have, such as a lock of SQLite or a lock file: more threads would only try more often. The
     kernel counts how often each thread was put on a CPU: a thread that sleeps in two samples, between which its worker
-    completed no request, slept so many times in between. Without uWSGI's counts, it is a thread that wrote nothing.
+    completed no request, slept that often. Without uWSGI's counts, it is a thread that wrote nothing.
     """
 
     def __init__(self, most: int = _MOST) -> None:

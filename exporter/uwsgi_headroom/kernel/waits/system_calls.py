@@ -108,8 +108,8 @@ Blocked = tuple[int, tuple[int, ...]]
 
 
 def read_system_call(pid: int, thread: int) -> bytes:
-    """What a thread is blocked in, as the kernel writes it: see `parse_system_call`. Raises OSError (PermissionError
-    without the right to trace the process)."""
+    """What a thread is blocked in, as the kernel writes it. Raises OSError (PermissionError without the right to trace
+    the process)."""
     return procfs.KEPT.read_line(f"/proc/{pid}/task/{thread}/syscall")
 
 

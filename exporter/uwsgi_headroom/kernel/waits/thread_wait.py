@@ -1,8 +1,8 @@
 """Decides what one thread waits for, from the system call that it is blocked in.
 
 The decision has two steps, because sockets are looked up for all threads of a sample at once: `classify` looks at the
-call, and `decide`, if the call waits for sockets, at their peers. What earlier samples teach decides the rest: what
-sockets are used for that are too young to be known (`Decisions`), and which locks idle threads wait for (`IdleLocks`).
+call, and `decide`, if the call waits for sockets, at their peers. Earlier samples decide the rest: what sockets are
+used for that are too young to be known (`Decisions`), and which locks idle threads wait for (`IdleLocks`).
 """
 
 from __future__ import annotations
