@@ -259,7 +259,7 @@ BUDGET, SLOW_BURN = ("UwsgiErrorBudgetBurning", "critical"), ("UwsgiErrorBudgetB
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )
 def test_what_explains_holds_back_the_rest(running, source, held_back):
-    """For one server, only the alert that explains the others is sent; the same alerts of other servers are sent."""
+    """For one server, only the alert that explains the others is sent; those of other servers are."""
     name, here, there = source[0], f"here-{source[0]}", f"there-{source[0]}"
     machine = f"{name.lower()}:9238"  # the alert on an exporter mutes all alerts of its machine
     explained = "" if source == EXPORTER else here

@@ -189,7 +189,7 @@ def test_a_runbook_has_its_parts(book):
 
 @pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.stem)
 def test_placeholders_can_be_filled_in(book):
-    """None is inside shell quotes, where its value would not be quoted, nor elsewhere in a query than as a label."""
+    """None is inside shell quotes, where its value would not be quoted, nor in a query except as a label."""
     body = split_runbook(book.read_text()).body
     for command in blocks(body, "sh"):
         assert not re.search(rf"""["'][^"'\n]*(?:{PLACEHOLDER.pattern})[^"'\n]*["']""", command)

@@ -70,7 +70,7 @@ def test_a_backend_that_is_only_slow(backend, rate, seed):
 @pytest.mark.parametrize("rate", [steady(30), wave(12, 40, 10), wave(12, 40, 60)])
 @pytest.mark.parametrize("every", [3, 20, 60])
 def test_a_backend_that_is_slow_at_times(rate, every, seed):
-    """Six times as slow in phases of its own, it has many requests in it whenever it is slow, whatever the load."""
+    """Six times as slow in phases of its own, it has many requests in it when it is slow, at any load."""
     assert run(Backend(at_times_slow(0.08, 6, every, seed)), rate, 300, seed).find_saturation() is None
 
 

@@ -99,7 +99,7 @@ def test_limits_of_unknown_use_are_left_out(workers, threads, cpus, by_limit):
     ],
 )
 def test_work_outside_of_the_lock_limits_no_interpreter(loads, waiting, limits):
-    """CPU time of requests that do not wait for the interpreter lock says nothing of when the interpreter is full."""
+    """CPU time of requests that do not wait for the interpreter lock does not show when it is full."""
     lock = None if waiting is None else 60 * waiting
     rows = (worker(number, 300, cpu=60 * load, busy=150.0, lock=lock) for number, load in enumerate(loads, 1))
     assert set(headroom_of(window(60, *rows, waits={"backend": 5.0}), 16, None).by_limit) == limits

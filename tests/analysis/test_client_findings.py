@@ -144,7 +144,7 @@ def test_the_exception_of_server_errors(tracebacks, is_named):
     ],
 )
 def test_redirects_and_errors_of_most_responses(code, lines, severity):
-    """No verdict rests on redirects, or on errors of about half of the responses: an application may mean them."""
+    """No verdict rests on redirects, or on errors of half of the responses: an application may mean them."""
     found = answered(0, 0, **{code: LogMessage(lines, 0, limit=301)})
     assert [(each.code, each.severity) for each in found.values()] == [
         ("redirects" if code == "status_3xx" else "client_errors", severity)

@@ -181,7 +181,7 @@ def test_the_first_act_is_to_look(name, address, act):
 @pytest.mark.skipif(not shutil.which("ss"), reason="needs ss of iproute2")
 @pytest.mark.parametrize("name", ["it's my  a[1]", "back\\slash $(id)", "(a) or !b"])
 def test_the_command_finds_the_socket(tmp_path, name):
-    """Whatever is in the path: `ss` takes white space for the end of a filter, also where the shell does not."""
+    """Whatever is in the path: `ss` ends a filter at white space, also where the shell does not."""
     for path in (f"{tmp_path}/{name}", f"@{tmp_path}/{name}"):
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(path.replace("@", "\0", 1) if path.startswith("@") else path)

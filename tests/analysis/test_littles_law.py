@@ -159,7 +159,7 @@ def test_without_counts_the_wait_is_that_of_requests_seen_in_the_queue(lists, le
 
 
 def test_requests_that_wait_while_none_is_served_are_blocked():
-    """Without counts, requests that wait beside threads that serve none, as those of stopped workers, hurt users."""
+    """Without counts, requests that wait beside idle threads, as those of stopped workers, hurt users."""
     of = replace(window(60, worker(1, 0, busy=0.0), socket=60 * 30), is_counted=False)
     of = replace(of, queue_lists=300, queue_left=0, queue_left_timed=0, queue_left_seconds=0.0)
     assert judge_waiting(compute_flow(of, {"socket": Backlog(30, 100, None)})) == "severe"

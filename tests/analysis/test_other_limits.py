@@ -178,7 +178,7 @@ def of_file(*workers: WorkerWindow, known: float, held: float) -> Window:
 
 
 def test_each_worker_has_its_own():
-    """A request holds it for 48 ms on average: four of them serve 83.3 a second, however unevenly they are used."""
+    """A request holds it for 48 ms on average: four of them serve 83.3 a second, however uneven."""
     uses = enumerate((0.8, 0.5, 0.4, 0.1), 1)
     lock = compute_lock(window(60, *(locked(number, round(60 * use / 0.048), use) for number, use in uses)))
     assert lock.least_limit == lock.most_limit == lock.limit == pytest.approx(4 / 0.048, rel=0.001)

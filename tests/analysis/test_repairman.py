@@ -59,7 +59,7 @@ def test_requests_that_do_not_vary_wait_half_as_long():
 
 @pytest.mark.parametrize("workers", [1, 4, 32])
 def test_processor_sharing(workers):
-    """Requests that only compute share one CPU as in M/M/1: s / (1 - utilization), however many workers there are."""
+    """Requests that only compute share one CPU as in M/M/1: s / (1 - utilization), with any number of workers."""
     times = find_times(flow_equivalent(Model(0.1, 0.0, 1.0), workers, 64 // workers), 7.0)
     assert times.service + times.queue_wait == pytest.approx(0.1 / 0.3, rel=0.03)
 

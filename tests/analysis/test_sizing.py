@@ -223,7 +223,7 @@ def test_counted_refusals_bound_how_many_arrive(refused, factor, threads):
 
 
 def test_a_step_that_serves_no_more_has_no_figure():
-    """One worker gets nearly as much as other programs leave: that two serve at least less than now is no promise."""
+    """One worker gets nearly as much as other programs leave: that two serve less than now is no promise."""
     full = with_cpus(minute(1, 8.0, 40.0, cpu=0.022), 0.88, 0.0, 1.12)
     result = figures(full, Server(processes=1, threads=8, cpus=2.0))
     assert 0 < more_processes(result).most < result.flow.throughput

@@ -65,7 +65,7 @@ def test_threshold_of_a_noticed_wait():
 
 
 def minute(*workers: tuple[int, float, float], locked: float | None = None, queue: float = 0.0) -> Window:
-    """A minute of workers with these requests, seconds of each, and seconds of CPU; each holds its lock for a while."""
+    """A minute of workers with these requests, seconds and CPU seconds of each; each holds its lock for a while."""
     figures = enumerate(workers, 1)
     rows = (worker(n, count, each=each, busy=count * each, cpu=cpu) for n, (count, each, cpu) in figures)
     of = window(60, *rows, app=60 * queue)

@@ -184,7 +184,7 @@ def test_a_saturated_backend():
 
 
 def test_a_saturated_backend_while_threads_are_free():
-    """It is good to know if it filled most threads at times; short bursts are not worth a line, until requests wait."""
+    """It is good to know if it filled most threads at times; short bursts are not, until requests wait."""
     figures = figures_of(of_16_threads({"backend": 5.0}), the_server())
     first, *_ = collect_findings(replace(figures, saturation=FOUND))
     assert (first.code, first.severity) == ("backend_saturated", "info")

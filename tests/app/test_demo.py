@@ -86,7 +86,7 @@ def test_demo_runs_until_a_signal_and_leaves_nothing(signals):
     port = real_uwsgi.free_port()
     with _demo(port) as demo_:
         demo_.wait_for_figures()
-        assert len(_processes_with(demo_.temporary)) >= 12  # the demo, its guard and its runner, 5 programs, 4 workers
+        assert len(_processes_with(demo_.temporary)) >= 12  # the demo, guard and runner, 5 programs, 4 workers
         for number in signals:
             demo_.process.send_signal(number)
         assert demo_.process.wait(60) == 0
@@ -123,7 +123,7 @@ def test_demo_shows_the_alerts_of_its_exporter(monkeypatch):
 
 @pytest.mark.integration
 def test_demo_goes_on_without_what_it_cannot_have(tmp_path):
-    """The demo says at once why an Alertmanager does not start, and what to install if Prometheus is missing."""
+    """The demo says at once why Alertmanager does not start, and what to install without Prometheus."""
     broken = tmp_path / "alertmanager"
     broken.write_text("#!/bin/sh\necho no template in /usr; exit 3\n")
     broken.chmod(0o755)
@@ -244,7 +244,7 @@ def test_killed_demo_of_any_scene_leaves_nothing(scene):
 
 
 class Demo(Struct, frozen=True):
-    """A running demo, or the `make` that runs it, with its output and its only directory for temporary files."""
+    """A running demo, or the `make` that runs it, with its output and its only temporary directory."""
 
     process: subprocess.Popen[bytes]
     output: Path

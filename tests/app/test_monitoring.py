@@ -27,7 +27,7 @@ groups:
 
 @pytest.mark.integration
 def test_alert_of_a_rule_file_reaches_alertmanager_on_loopback_alone(tmp_path):
-    """No port is open to other hosts, not even for gossip; nothing is written elsewhere; links lead to loopback."""
+    """No port is open to other hosts, even for gossip; nothing is written elsewhere; links lead to loopback."""
     rules = tmp_path / "always.yaml"
     rules.write_text(ALWAYS)
     page, alerts = free_port(), free_port()

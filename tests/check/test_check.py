@@ -297,7 +297,7 @@ def test_a_threshold_decides():
 @pytest.mark.integration
 @pytest.mark.parametrize("place", ["unix", "tcp"])
 def test_a_master_that_is_stopped_is_judged_by_the_kernel(place):
-    """`check` of stats that do not answer looks at the workers of that uWSGI, and says what its master needs."""
+    """`check` of stats that do not answer looks at that uWSGI's workers, and says what its master needs."""
     port = free_port()
     stats, ready = {"unix": ("{directory}/stats", None), "tcp": (f"127.0.0.1:{port}", ("127.0.0.1", port))}[place]
     options = ["--master", "--processes", "2", "--socket", "{directory}/app", "--stats", stats]

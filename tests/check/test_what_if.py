@@ -28,7 +28,7 @@ SOME = replace(WHOLE, predictions=(setting(8, 4), setting(2, 4)))
 
 
 def test_the_table():
-    """The observed setting comes first, with a mark, once; a load beyond the maximum has words instead of a figure."""
+    """The observed setting comes first, with a mark, once; a load beyond the maximum has words, not a figure."""
     lines = table(SOME)
     assert lines[1].split() == ["most", "limited", "at", "240/s", "at", "360/s"]
     assert [line.split() for line in lines[3:6]] == [

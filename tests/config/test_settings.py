@@ -263,7 +263,7 @@ def test_a_long_value_is_not_quoted_whole(write):
 
 
 def test_a_log_is_that_of_a_server():
-    """None is read by default. A server has one; a name that no server has is refused, unless a pattern may find it."""
+    """None is read by default. A server has one; a name without a server is refused, unless a pattern may find it."""
     assert DEFAULT_SETTINGS.logs == ()
     assert resolved("--stats", "shop=/a").servers[0].log == ""
     with pytest.raises(ConfigError, match="'shop' has two logs"):

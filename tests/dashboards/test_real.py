@@ -188,7 +188,7 @@ def _one(series):
 
 DAYS, DAY = 90, 86400
 STEP, DAILY_STEP = 900, 3600
-"""Seconds between samples: longer than in practice, because writing all of them would take minutes, but with a sample
+"""Seconds between samples: longer than in practice, as writing all of them would take minutes, but with a sample
 at every time that a query uses (midnights and quarters of an hour)."""
 LIMITS = ("hottest_interpreter", "interpreters", "threads", "cpu")
 OBJECTIVE = 0.99

@@ -212,7 +212,7 @@ def test_nothing_is_installed_unasked():
 
 @needs_helm
 def test_helm_renders_everything(packed):
-    """Each kind is there, rules are word for word, and pods do not carry a token; a packed chart has the same."""
+    """Each kind is there, rules are word for word, and pods carry no token; a packed chart is the same."""
     objects = rendered(CHART / "ci" / "all-values.yaml")
     assert rendered(CHART / "ci" / "all-values.yaml", chart=packed) == objects
     kinds = {document["kind"] for document in objects}

@@ -118,7 +118,7 @@ def test_jobs_have_names_that_the_rules_expect(name):
 
 
 def test_snippets_fit_what_they_are_for():
-    """Pods are found by the sidecar's port; links in alerts lead to compose's; rules for a migration are left out."""
+    """Pods are found by the sidecar's port; alerts link to compose's; rules for a migration are left out."""
     (job,) = load(DEPLOY / "prometheus" / "kubernetes.yml")["scrape_configs"]
     assert job["relabel_configs"][0]["regex"] == sidecar_patch()["ports"][0]["name"]
     assert "http://{{ $labels.instance }}/runbooks/" in (ROOT / "alerts/rules/alerts.yaml").read_text()

@@ -129,7 +129,7 @@ def masters_of(pid: int) -> list[FoundMaster]:
 
 
 def test_processes_that_are_hidden(monkeypatch):
-    """With `hidepid`, a user sees no uWSGI of others: the report does not say that there is none without saying so."""
+    """With `hidepid`, a user sees no uWSGI of others: a report that there is none says so."""
     assert "hidepid" not in " ".join(render_report([]))
 
     def refuse(_path):

@@ -227,7 +227,7 @@ def test_the_trial_is_the_user():
 
 @as_root
 def test_root_looks_at_nothing_that_others_may_exchange(tmp_path):
-    """For a uWSGI of root's, the trial runs as root: only where the directory and all above it are root's alone."""
+    """For root's uWSGI, the trial runs as root: only where the directory and all above it are root's alone."""
     root = Ids(0, 0)
     with pytest.raises(TrialError, match="others than root may write in it or above it"):
         try_directory(root, tmp_path, "stats", root)  # /tmp is everybody's

@@ -165,7 +165,7 @@ def test_a_directory_that_is_taken(tmp_path):
 
 @as_root
 def test_a_tmpfile_of_somebody_else(monkeypatch, tmp_path):
-    """A file in tmpfiles.d that is not the proposed one is never written over: a web server may need its mode."""
+    """Another file in tmpfiles.d is never written over: a web server may need its mode."""
     (tmp_path / "tmpfiles.d").mkdir()
     (tmp_path / "app" / "shop").mkdir(parents=True)
     runs_systemd(monkeypatch, tmp_path, "app")

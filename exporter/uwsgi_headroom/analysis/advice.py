@@ -60,7 +60,7 @@ from uwsgi_headroom.words.formats import counted, name_pids, percent
 from uwsgi_headroom.words.template import Fact, Facts, fill
 
 INTERPRETERS_BUSY = 0.45
-"""Above this mean load of the interpreters, more threads would mostly wait for their interpreter."""
+"""Above this mean load of the interpreters, more threads would mostly wait for them."""
 
 MOSTLY_BUSY = 0.75
 """Below this mean fraction of busy threads, threads are free; requests that wait nevertheless may have a reason of
@@ -74,7 +74,7 @@ Settings = tuple[tuple[str, int], ...]
 
 
 class Advice(NamedTuple):
-    """A change, the options of uWSGI that it sets to a number, and the requests per second that it serves at least."""
+    """A change, the options of uWSGI that it sets, and the requests per second that it serves at least."""
 
     change: str
     settings: Settings = ()
@@ -437,7 +437,7 @@ def advise_capacity(figures: Figures) -> Advice:
 
 
 def find_proven_step(figures: Figures) -> Advice | None:
-    """The step that the evidence shows to help; None if that depends on what the threads wait for, and it is unknown.
+    """The step that the evidence shows to help; None if that depends on unknown waits of the threads.
 
     More threads help requests that wait for a backend with room to spare; for one lock, a backend at its limit or slow
     clients, they would wait as well. More processes help interpreters that compute much of the time.
@@ -477,7 +477,7 @@ def _check_as_root(server: ServerRecord) -> str:
 
 
 def _explain_coroutines(figures: Figures) -> Advice:
-    """What to do on a server with coroutines, where it is unknown what each request waits for."""
+    """What to do on a server with coroutines, where each request's wait is unknown."""
     if figures.polling or (figures.flow.observed or 0.0) >= ASYNC_FULL * (figures.ceiling or 0):
         return CORES_BUSY.advise(all_busy=True)
     server = figures.server

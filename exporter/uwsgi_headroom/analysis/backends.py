@@ -1,4 +1,4 @@
-"""Judges whether a backend is saturated: the more requests are in it at once, the longer it takes for each of them.
+"""Judges whether a backend is saturated: the more requests are in it at once, the longer each takes.
 
 A backend with room to spare answers as fast with many requests at once; a saturated one completes hardly more of them
 (E. D. Lazowska et al., "Quantitative System Performance", 1984, chapter 5). One that is slow for another reason has the
@@ -27,7 +27,7 @@ SLICE_SECONDS = 2.0
 
 LEAST_LENGTH = 3.0
 """Slices are joined until each lasts this many times as long as a request in the backend: requests that begin in one
-slice and end in the next one count in both, which hides the relation."""
+slice and end in the next count in both, which hides the relation."""
 
 LEAST_SLICES = 12
 """The fewest slices that can show a relation."""
@@ -46,8 +46,8 @@ LEAST_GROWTH = 1.2
 """The least ratio of the high rate to the low one."""
 
 LEAST_SLOWER = 2.0
-"""The least ratio of the time at a high rate to that at a low one: half of the time is spent waiting. Of the requests
-that come in addition, the backend then completes less than half of what one with room to spare would."""
+"""The least ratio of the time at a high rate to that at a low one: half of the time is spent waiting. Of the additional
+requests, the backend then completes less than half of what one with room to spare would."""
 
 SLOWER_NOW, WAITING_NOW = 1.5, 1.0
 """In a window, such a backend is saturated if its time is this multiple of that at a low rate, and so many requests
@@ -117,7 +117,7 @@ class BackendSlices:
         waiting = {ALL: waits.seconds.get("backend", 0.0), **waits.backends}
         requests = sum([worker.requests for worker in window.workers])
         if not requests and not any(waiting.values()):
-            return  # it shows nothing, and a server at rest has many of these
+            return  # a server at rest has many of these
         if waiting.keys() != self._waiting.keys():
             self._seconds, self._requests = array("f"), array("f")
             self._waiting = {name: array("f") for name in waiting}
@@ -155,7 +155,7 @@ def find_saturated(waits: WaitFigures | None, slices: BackendSlices | None) -> S
     """What shows that the backend for which the threads mostly wait is saturated in a window, if anything."""
     if waits is None or slices is None or waits.share("backend") < MOSTLY:
         return None
-    least = MOSTLY * waits.threads.get("backend", 0.0)  # most of the threads that wait for a backend
+    least = MOSTLY * waits.threads.get("backend", 0.0)
     named = next((each for each in waits.backends if each.threads and each.threads >= least), None)
     found = slices.find_saturation(named.name if named else ALL)
     each = named or next(row for row in waits.states if row.state == "backend")

@@ -15,8 +15,8 @@ from uwsgi_headroom.analysis.littles_law import ratio, response_time
 from uwsgi_headroom.history.window import Window
 
 ACTIVE = 0.9
-"""The fraction of the window in which a worker must have accepted requests to be compared with the others. Cheaper mode
-spawns workers during the window, and these have small shares for that reason alone."""
+"""The fraction of the window in which a worker must have accepted requests to be compared with the others. Workers that
+cheaper mode spawns meanwhile have small shares for that alone."""
 
 ENOUGH_REQUESTS = 100
 """The fewest requests, in all calm workers together, for a comparison of response times."""

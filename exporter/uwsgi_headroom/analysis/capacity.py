@@ -53,7 +53,7 @@ in their interpreter, and 0.88 if requests also waited for something else."""
 
 LEAST_LOAD = 0.01
 """Below this utilization, headroom is beyond any plan and mostly noise: `far`. For CPUs, the capacity is the server's
-use plus idle time, so a server that uses little of a saturated machine may have no headroom."""
+use plus idle time, so a small user of a saturated machine may have no headroom."""
 
 LEAST_OWN = 0.05
 """The fraction of the usable CPUs that the workers get whatever other programs do: twenty programs that always compute
@@ -242,7 +242,7 @@ LEAST_SIGNIFICANCE = 4.0
 """At or above this t-statistic, others follow the requests: by simulation, chance reaches it once in 400 times."""
 
 LEAST_EFFECT = 0.25
-"""The smallest fraction of the others' CPU time that must be proportional to the requests. Below it, most of their use
+"""The smallest fraction of the others' CPU time that must be proportional to the requests. Below it, most of it
 does not grow with the load."""
 
 

@@ -27,8 +27,8 @@ SATURATED = 0.97
 """At or above this mean fraction of busy threads, the threads cut the completed rate off."""
 
 RETRY_SECONDS = 1.0
-"""The least time that a client whose SYN was dropped waits until it sends the next one (RFC 6298, section 2: initial
-timeout of a retransmission; Linux: TCP_TIMEOUT_INIT)."""
+"""The least time after which a client whose SYN was dropped sends the next one (RFC 6298, section 2: initial timeout
+of a retransmission; Linux: TCP_TIMEOUT_INIT)."""
 
 
 class SocketDemand(Struct, frozen=True):
@@ -143,7 +143,7 @@ def find_longest_wait(flow: Flow, by_socket: Sequence[SocketDemand]) -> tuple[Fl
 
 
 WAITING = 0.1
-"""A mean length of a queue below this shows no lack of threads: simultaneous arrivals explain it."""
+"""Below this mean length of a queue, simultaneous arrivals explain it, not a lack of threads."""
 
 
 def write_at_once(number: float) -> str:

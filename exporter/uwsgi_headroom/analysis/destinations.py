@@ -26,7 +26,7 @@ _PORTS = """
 LDAP 389 636, SMTP 25 465 587, SQL-Server 1433, oracle 1521, zookeeper 2181, etcd 2379, mysql 3306 33060, nats 4222,
 postgres 5432, rabbitmq 5672, redis 6379, pgbouncer 6432, vault 8200, consul 8500, solr 8983, cassandra 9042,
 kafka 9092, elasticsearch 9200, memcached 11211, redis-sentinel 26379, mongodb 27017"""
-"""The services at ports that are registered for them, or are their own default; not those of many, such as 8080."""
+"""The services at their registered or default ports; not at those of many, such as 8080."""
 
 _SERVICES = [row.split() for row in _PORTS.split(",")]
 PORTS: Mapping[int, str] = {int(port): name.replace("-", " ") for name, *ports in _SERVICES for port in ports}
@@ -48,7 +48,7 @@ _SOCKETS: Sequence[tuple[re.Pattern[str], str]] = tuple(
 
 LEAST_SILENT = 0.75
 """A destination does not answer if at least this share of the time that threads wait for it goes into connections that
-are not made yet. A connection over a long line takes one round trip, and the request after it another one."""
+are not made yet. On a long line, a connection takes one round trip, and its request another one."""
 
 UNKNOWN = "backends"
 
@@ -124,7 +124,7 @@ def divide(
         hosts = ("127.0.0.1", "[::1]") if colon and host in _ANY_HOST else (host,)
         names |= {f"{each}{colon}{port}": ITSELF for each in hosts}
     parts = _by_name(destinations, names, programs)
-    if not parts:  # only the named ones are known, and how many threads wait for a backend
+    if not parts:  # only the named ones are known
         parts = {_Key("backend", name, addresses.get(name, "")): [part, 0.0] for name, part in named.items() if part}
         backend = threads.get("backend", 0.0)
         if (rest := backend - sum(part for part, _ in parts.values())) > _ROUNDING * backend:

@@ -258,7 +258,7 @@ def _find_presence(window: Window, workers: Sequence[WorkerRecord]) -> Mapping[i
 
 
 RELOAD_WAITS = 3.0
-"""For so many seconds workers have to be away, and requests in service, before a reload waits for them."""
+"""Seconds that workers are away, and requests in service, before a reload waits for them."""
 
 
 class ReloadWait(NamedTuple):

@@ -98,11 +98,11 @@ def _wait_of_seen(window: Window) -> float | None:
 
 
 SURE_LISTS = 1.0
-"""A wait that lasts for so many lists of a queue is known to within a quarter: each request is in one of them."""
+"""A wait of so many lists of a queue is known to within a quarter: each request is in one of them."""
 
 STEADY = 2.0
 """Little's law holds for a queue of which at least so many times as many requests were completed in the window as wait
-at its end: at fewer, those that wait are a large part of all, and the law leaves out that they have not left."""
+at its end: at fewer, many of all still wait, and the law leaves that out."""
 
 
 def response_time(workers: Iterable[WorkerWindow]) -> float | None:
@@ -195,7 +195,7 @@ def shows_a_limit(flow: Flow) -> bool:
 
 IDLE_WHILE_WAITING = 0.2
 """From this fraction of the time on in which requests wait beside a free thread, capacity is not what they wait for.
-Raise it if all CPUs are so busy that workers take long to wake."""
+Raise it if, on busy CPUs, workers take long to wake."""
 
 
 def waits_beside_free(window: Window, flow: Flow) -> bool:

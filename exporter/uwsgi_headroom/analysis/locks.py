@@ -1,6 +1,6 @@
 """Computes which load a lock of the application permits: it serves one request at a time.
 
-By the utilization law, a mean request holds the lock for (share of the time in which it is held) / throughput, and the
+By the utilization law, a mean request holds the lock for (share of the time that it is held) / throughput, and the
 limit is the load at which it is always held. Each worker process has its own lock; the lock of a file is one for all. A
 pool of connections is computed in the same way. Where it may not be read whether a lock is held, who waits for it tells
 a range: with use u, someone waits for u² of the time if requests hold it for exponential times, and 1 - (1 - u) e^u if

@@ -30,7 +30,7 @@ _SHARE = 0.95
 """The percentile that `find_load_limit` compares with the threshold."""
 
 _LEAST_VARIATION = 1.25
-"""Least factor between the lowest and the highest load from which anything is concluded."""
+"""Least factor between the lowest and the highest load for any conclusion."""
 
 _FEWEST_MINUTES, _GROUPS = 12, 6
 
@@ -143,7 +143,7 @@ def find_load_limit(minutes: Iterable[SlowRequests], load: float | None) -> Load
     over = [share > 1 - _SHARE for share in slower]
     first = [*over, True].index(True)
     if first == 0 or not all(over[first:]):
-        return None  # slow at low load, or at a load, but not at a higher one: load is not the cause
+        return None  # slow at low load, or not at a higher one: load is not the cause
     if first == len(over):
         return LoadLimit(loads[-1] / load, reached=False) if loads[-1] >= load else None
     part = (1 - _SHARE - slower[first - 1]) / (slower[first] - slower[first - 1])

@@ -38,8 +38,8 @@ _NEGLIGIBLE = 0.05
 """The expected number of slower requests below which there is taken to be none: one case of twenty."""
 
 _SPREAD = 1.96 * math.sqrt(6.0)
-"""Standard deviations on each side of an interval for 19 of 20 cases. The variance of a division that takes the
-estimate as certain is too small by a factor of 2 to 6, by simulation."""
+"""Standard deviations on each side of an interval for 19 of 20 cases. By simulation, the variance of a division that
+takes the estimate as certain is 2 to 6 times too small."""
 
 
 class Percentile(Struct, frozen=True, kw_only=True):
@@ -71,7 +71,7 @@ def find_percentile(times: ResponseTimes | None, share: float) -> Percentile | N
 
 
 FAR_SLOWER = 10.0
-"""Requests are of another kind than most if they take at least so many times as long as half of all."""
+"""Requests are of another kind if they take at least so many times as long as half of all."""
 
 
 class Slow(NamedTuple):

@@ -79,7 +79,7 @@ class Model(Struct, frozen=True):
 
 
 _LEAST_DELAY = 1e-9
-"""Seconds: requests that wait for nothing have a delay too, which no figure shows."""
+"""Seconds: also requests that wait for nothing have a delay."""
 
 _ROUNDS = 8
 _CLOSE = 0.002

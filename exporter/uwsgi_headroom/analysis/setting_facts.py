@@ -48,7 +48,7 @@ class Seen(Struct, frozen=True):
         return self.version is not None or self.workers is not None
 
     def knows(self, *version: int) -> bool:
-        """Whether this uWSGI is at least of this version; a version that is not known is taken for a new one."""
+        """Whether this uWSGI is at least of this version; an unknown version is taken for a new one."""
         return self.version is None or self.version >= version
 
 

@@ -33,7 +33,7 @@ NEVER = "never."
 GENERAL = "General advice: nothing of a running uWSGI shows whether it matters here."
 
 _MOST_DESCRIPTORS = 1 << 20
-"""A router keeps a table of 8 bytes for each descriptor that it may open: beyond this limit, it takes over 8 MB."""
+"""A router has a table of 8 bytes for each descriptor that it may open: beyond this limit, over 8 MB."""
 
 _LONG_MERCY = 300
 

@@ -55,7 +55,7 @@ def gets_no_cpu(figures: Figures) -> bool:
 
 
 def lacks_cpu(figures: Figures, cpus: float) -> bool:
-    """Whether the workers use CPU while no CPU is idle, and, where it is measured, requests wait for one."""
+    """Whether the workers use CPU while none is idle and, where that is measured, requests wait for one."""
     cpu = figures.cpu
     if gets_no_cpu(figures):
         return True
@@ -124,16 +124,16 @@ def is_hardly_any_idle(idle: float, cpus: float) -> bool:
 
 
 NAPS = 3.5
-"""From so many naps of a request on, it tries something again. That a thread wakes up at the end of a sleep, or is
-preempted, counts as a nap too."""
+"""From so many naps of a request on, it tries something again. The end of a sleep, and being preempted, count as naps
+too."""
 
 
 NEARLY_ASLEEP = 0.8
-"""From this share of the time on, it has to be explained why requests sleep, before anything is added."""
+"""From this share of the time on, sleep has to be explained before anything is added."""
 
 
 def mostly_sleeps(figures: Figures, least: float = MOSTLY) -> bool:
-    """Whether requests mostly sleep: from outside, a sleep until a rate limit lets them go on is like any other."""
+    """Whether requests mostly sleep: from outside, a sleep for a rate limit is like any other."""
     return figures.share("sleep") >= least
 
 
@@ -144,7 +144,7 @@ def sleep_between_events(figures: Figures) -> bool:
 
 
 def tries_again(figures: Figures) -> bool:
-    """Whether requests mostly sleep, and do so again and again: those that are completed, or those in service now."""
+    """Whether requests mostly sleep, again and again: those that are completed, or those in service now."""
     waits = figures.waits
     if waits is None or waits.nap is None or not mostly_sleeps(figures) or sleep_between_events(figures):
         return False
@@ -177,8 +177,8 @@ FEWER_CALLS = (
 
 
 SOLE, MAIN = 0.9, 0.8
-"""The part of the threads beside those that wait for a lock from which on one thing is all that they do, and from which
-on it is what the holder does, if it is a pipe or a disk: others may be on their way to the lock."""
+"""The part of the threads beside those that wait for a lock from which on one thing is all they do, and from which on
+it is what the holder does, if it is a pipe or a disk: others may be on their way to the lock."""
 
 
 def find_wait_of_holder(figures: Figures) -> DestinationFigures | None:

@@ -41,17 +41,17 @@ of how many more are needed, and each takes memory that grows."""
 
 MARGIN = 0.93
 """The part of the model's most throughput that is promised. On a quiet machine (ten settings of a real uWSGI,
-docs/dev/evidence.md), one served 59.5 requests/s where the model has 63.7, the others up to 6 % less than the model."""
+docs/dev/evidence.md), one served 59.5 requests/s where the model has 63.7, the others up to 6 % less."""
 
 WORTH = 0.97
-"""The part of what a larger setting would serve for which a smaller one does as well."""
+"""The part of what a larger setting serves for which a smaller one will do."""
 
 CONTENDED = 0.9
 """Below this part of what the threads would serve if none waited for an interpreter or a CPU, one of these is the
 limit."""
 
 BURSTY = 2.0
-"""A wait of more than this multiple of Erlang's is not that of random arrivals: they come in bursts."""
+"""With a wait of more than this multiple of Erlang's, arrivals come in bursts."""
 
 LEAST_BUSY = 0.01
 """Below this part of the time with all threads busy, too few samples say how many requests wait then."""
@@ -130,7 +130,7 @@ def _promise(figures: Figures, model: Model, processes: int, threads: int) -> fl
 
 
 UNKNOWN_TO_MODEL: tuple[State, ...] = ("lock", "disk", "child", "unknown")
-"""What requests wait for of which there may be little: a promise would suppose that it never runs out."""
+"""What may run out while requests wait for it: a promise would suppose that it never does."""
 
 
 def count_needed_threads(figures: Figures) -> float | None:
@@ -182,8 +182,8 @@ def find_overload(figures: Figures) -> float | None:
 
 
 UNSURE = 1.2
-"""By how much more than `find_overload` says the step is larger: its samples are few, and a queue that fills during the
-window is full for a part of it."""
+"""By how much the step exceeds what `find_overload` says: its samples are few, and a queue that fills during the window
+is full for a part of it."""
 
 
 def _expect(figures: Figures, overload: float) -> float:

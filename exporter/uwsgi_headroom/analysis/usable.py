@@ -36,8 +36,8 @@ LEAST_REQUESTS = 100
 """The fewest requests that show how much response times vary."""
 
 MOST_VARIATION = 5.0
-"""The largest squared coefficient of variation that is used. A few requests that take a hundred times the mean make
-any number; the wait behind them is not that of a mean request."""
+"""The largest squared coefficient of variation that is used. A few requests of a hundred times the mean make
+any number; the wait behind them is no mean request's."""
 
 
 class Queue(NamedTuple):
@@ -137,7 +137,7 @@ def variation(window: ResponseTimeWindow | None) -> float:
 
 
 def erlang_wait(threads: int, offered: float, seconds: float) -> float:
-    """The mean wait of random arrivals, in seconds. offered: the mean number of busy threads; seconds: in service."""
+    """The mean wait of random arrivals, in seconds. offered: mean busy threads; seconds: in service."""
     if offered >= threads:
         return inf
     if offered <= 0:

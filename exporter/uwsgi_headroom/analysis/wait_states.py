@@ -145,7 +145,7 @@ def compute_waits(
 
 
 MANY_LOST = 0.05
-"""From this many lost requests for each completed one on, they may be what most threads serve."""
+"""From this many lost requests for each completed one on, most threads may serve them."""
 
 LASTING = 2.0
 """If so many times as many threads are busy as the completed requests occupied, most serve requests that last."""
@@ -217,7 +217,7 @@ def count_streams(server: ServerRecord) -> float:
 
 
 LOCK_SEEN = 0.05
-"""The share of the threads' time in locks of the application from which on there is one that may limit the load."""
+"""The share of the threads' time in locks of the application from which on one may limit the load."""
 
 LOCK_WAIT = 1.0
 """At or above this mean number of waiting threads, requests queue for the interpreter. Where that is not measured, it

@@ -18,7 +18,7 @@ from uwsgi_headroom.words.formats import name_pids
 from uwsgi_headroom.words.template import Private
 
 AWAY = 0.15
-"""If workers are down for at least this fraction of the time, that is why capacity is short."""
+"""If workers are down for this fraction of the time, that is why capacity is short."""
 
 
 def show_calls(server: ServerRecord, worker_id: int | None = None) -> str:
@@ -34,7 +34,7 @@ def see_calls(server: ServerRecord, worker_id: int | None = None) -> Private:
 
 
 def list_programs(server: ServerRecord, worker_id: int) -> Private:
-    """The command that lists the programs that requests of a worker have started, and where the kernel keeps them."""
+    """The command that lists the programs that a worker's requests started, and where the kernel keeps them."""
     pid = name_pids(worker.local_pid for worker in server.workers if worker.worker_id == worker_id)
     return Private(f"`ps --ppid {pid} -o pid,etime,wchan:16,args`", "`ps --ppid PID`")
 
@@ -45,7 +45,7 @@ def kill(signal: str, workers: Iterable[WorkerRecord]) -> str:
 
 
 def end(server: ServerRecord, workers: Iterable[WorkerRecord]) -> str:
-    """The command that ends workers at once: one with coroutines acts on SIGTERM only when its event loop goes on."""
+    """The command that ends workers at once: with coroutines, SIGTERM acts only when the event loop goes on."""
     return kill("KILL" if name_slots(server) == ASYNC else "TERM", workers)
 
 
@@ -83,7 +83,7 @@ def find_without_application(server: ServerRecord) -> tuple[list[WorkerRecord], 
 
 
 FEWEST = 3
-"""The fewest workers whose times show a reload: three that crash end in the order of a chain reload in one of six
+"""The fewest workers whose times show a reload: three crash in the order of a chain reload in one of six
 cases, two in half of them."""
 
 AT_ONCE_SECONDS = 2
@@ -91,8 +91,8 @@ AT_ONCE_SECONDS = 2
 request in service is replaced when that has ended."""
 
 TURN_SECONDS = 60.0
-"""The longest time between the new processes of two neighbours in a chain reload: the one loads the application, and
-the other ends its request."""
+"""The longest time between the new processes of two neighbours in a chain reload: one loads the application, and the
+other ends its request."""
 
 UNDER_WAY_SECONDS = 10.0
 """For so long after the last new process the next worker may still follow."""
@@ -246,7 +246,7 @@ def fill_cores(figures: Figures) -> bool:
 
 
 def count_workers_sharing_one_cpu(server: ServerRecord) -> int:
-    """The number of workers that are pinned to a single CPU together with another one, but for an inherited mask."""
+    """How many workers are pinned to a single CPU together with another, but for an inherited mask."""
     masks = [worker.affinity for worker in server.workers]
     pinned = Counter(mask for mask in masks if mask and len(mask) == 1 and mask != server.master_affinity)
     return sum(workers for workers in pinned.values() if workers > 1)

@@ -120,7 +120,7 @@ def parse_windows(texts: Texts) -> tuple[float, ...]:
 
 
 def parse_stuck(text: str, where: str) -> float:
-    """Parse the age from which on a request is stuck, such as `30s` or `12h`, to seconds. Raises ConfigError."""
+    """Parse the age of a stuck request, such as `30s` or `12h`, to seconds. Raises ConfigError."""
     seconds = parse_quantity(text, SECONDS)
     if not STUCK_SECONDS_RANGE[0] <= seconds <= STUCK_SECONDS_RANGE[1]:
         raise ConfigError(f"{where}: {text!r} is not an age from 1s to 24h, such as 30s or 5m")

@@ -3,7 +3,7 @@
 Orchestrators set variables with the prefix of the exporter's. For a service called `uwsgi-headroom`, Kubernetes sets
 UWSGI_HEADROOM_SERVICE_HOST, UWSGI_HEADROOM_PORT and so on in every pod of the namespace; for a service called
 `uwsgi-headroom-stats`, it sets UWSGI_HEADROOM_STATS_PORT. A pod must start in spite of them. So a name is an error only
-if it is similar to one of the exporter's and does not have the form of a service's; other unknown names are logged.
+if it is similar to one of the exporter's without the form of a service's; other unknown names are logged.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from uwsgi_headroom.source import ProcessOfApp
 _KNOWN = frozenset(name for setting in FLAGS for name in setting.variables)
 
 _SERVICE = re.compile(r"(.*_)?(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)")
-"""The suffixes that Kubernetes and Docker links append to the name of a service."""
+"""What Kubernetes and Docker links append to the name of a service."""
 
 _NEAR = 0.8
 """Similarity that counts as misspelt, 0 to 1 by difflib. WINDOWS to WINDOW is 0.92, LISTEN_ADDRESS to

@@ -1,4 +1,4 @@
-"""The servers to watch: parses their addresses, names those that have no name, and refuses what would collide. Then the
+"""The servers to watch: parses their addresses, names those without a name, and refuses what would collide. Then the
 addresses that `/probe` may read.
 
 A name is the value of the label `server`, under which years of history are kept. So every name is unique, and depends
@@ -81,7 +81,7 @@ def join(directory: str, path: str) -> str:
 
 
 def _as_path(text: str, directory: str) -> str:
-    """Prefix a text with `./` if it is not an address but the path of an existing file, or a relative glob."""
+    """Prefix a text with `./` if it is no address, but an existing file or a relative glob."""
     try:
         parse_address(text)
     except AddressError:
@@ -102,7 +102,7 @@ def parse_server_argument(text: str, where: str, directory: str = "") -> ServerC
 
 
 def default_name(address: Address) -> str:
-    """The default name of a server: the application's, its socket's file name without the ending, or host and port."""
+    """The default name: the application's, the socket's file name without its ending, or host and port."""
     match address:
         case Unix(path) if application := _APPLICATION.fullmatch(path):
             return printable_name(application[1])
@@ -178,7 +178,7 @@ def printable_name(path: str) -> str:
 
 def refuse_duplicates(servers: Iterable[ServerConfig]) -> tuple[ServerConfig, ...]:
     """Return the servers. Raises ConfigError if two have the same name, because their series would be the same, or the
-    same address: uWSGI's master, which serves the stats itself, would be read twice. A file has no master, so it may be
+    same address: uWSGI's master would be read twice. A file has no master, so it may be
     replayed under several names."""
     kept = tuple(servers)
     by_name, by_address = dict[str, ServerConfig](), dict[Address, ServerConfig]()

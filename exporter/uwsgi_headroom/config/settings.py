@@ -1,8 +1,8 @@
 """The exporter's settings: the data that they end up in, and one row for each with its flag, variable, key and parser.
 
-A setting is a field of `Config` or `Settings` and a row of `SETTINGS`. The flags of `serve`, the environment variables,
-the keys of the configuration file, their precedence, the table in docs/configuration.md, the manual page and shell
-completion follow from the row. Help needs this module, so it imports little and does no I/O.
+A setting is a field of `Config` or `Settings` and a row of `SETTINGS`. The flags of `serve`, environment variables,
+keys of the configuration file, precedence, the table in docs/configuration.md, the manual page and shell completion
+follow from the row. Help needs this module, so it imports little and does no I/O.
 """
 
 from __future__ import annotations

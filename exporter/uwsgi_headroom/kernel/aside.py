@@ -38,14 +38,14 @@ from uwsgi_headroom.kernel.answering import ANSWER, REQUEST
 T = TypeVar("T")
 
 START_SECONDS, LONGEST_START = 10.0, 60.0
-"""How long the child may take to start, and to import a module: it runs no code but this package's. The longer time is
-for a module, while the child waits for a CPU."""
+"""How long the child may take to start, and to import a module: it runs only this package's code. The longer time is
+for a module, while it waits for a CPU."""
 
 HUNG_SECONDS = 0.5
-"""How long a question may wait for something, or compute. An ordinary one takes a few milliseconds of CPU."""
+"""How long a question may wait for something, or compute. Most take a few milliseconds of CPU."""
 
 LONGEST_SECONDS = 10.0
-"""The same for one that waits for a CPU, on a machine that is busy."""
+"""The same for one that waits for a CPU, on a busy machine."""
 
 SHARE, MOST_OWED = 0.02, 0.25
 """The share of the time that the answers for one server may take, and how many seconds they may be ahead of it: then it

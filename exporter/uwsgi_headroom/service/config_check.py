@@ -1,7 +1,7 @@
 """Runs `serve --check-config`: what the exporter would do with these settings, and what is wrong with them.
 
-It resolves the settings as `serve` does, and opens the files that they name. It reads no uWSGI, listens nowhere and
-writes nothing, so it may run beside the exporter.
+It resolves the settings as `serve` does, and opens their files. It reads no uWSGI, listens nowhere and writes nothing,
+so it may run beside the exporter.
 """
 
 from __future__ import annotations

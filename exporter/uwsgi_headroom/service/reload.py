@@ -1,7 +1,7 @@
 """Reloads the configuration while the exporter serves, at a SIGHUP.
 
 A reload applies what is watched (servers, their objectives and ages of stuck requests, windows) and the log's level
-and format. All other settings need a restart; if the file changes them, the log names them.
+and format. Other settings need a restart; the log names those that changed.
 
 What SIGHUP means:
 
@@ -74,13 +74,13 @@ class Reloader:
         self._hangup.attach(end, request)
 
     def ending(self) -> None:
-        """The exporter ends: no reload begins or continues. May be called again."""
+        """The exporter ends: no reload begins or goes on. May be called again."""
         if self._running:
             self._running.cancel()
         self._manager.stopping()
 
     def request(self) -> None:
-        """Request a reload; several requests before it begins lead to one. Call this in the event loop."""
+        """Request a reload, one for several requests before it begins. Call this in the event loop."""
         self._requested.set()
 
     async def run(self) -> NoReturn:
@@ -140,7 +140,7 @@ class SettingsSource:
 
     @property
     def file(self) -> str:
-        """The path of the configuration file; "" without one."""
+        """Of the configuration file; "" without one."""
         return self._options.config or os.environ.get(f"{PREFIX}CONFIG", "")
 
     def read(self) -> Config:
@@ -155,7 +155,7 @@ class SettingsSource:
         if settings.servers or (settings.probe and settings.probe.targets):
             self._found, self._is_named = (), True
             return settings
-        if self._is_named:  # the file is being written; a server that nobody watches would be down without an alert
+        if self._is_named:  # the file is being written; an unwatched server would be down without an alert
             raise ConfigError("no server is named any more: if that is meant, restart the exporter")
         known = {server.address for server in self._found}
         try:

@@ -1,7 +1,7 @@
 """Serves a fleet over HTTP until SIGINT or SIGTERM. `service` connects it with systemd and handles SIGHUP.
 
-Both signals end the exporter in the same way at any moment, so no other code may handle them: `asyncio.run` would
-cancel its main task on SIGINT, with all requests in progress. The handlers below are in place before the event loop
+Both signals end the exporter in the same way, so no other code may handle them: `asyncio.run` would cancel its main
+task on SIGINT, with all requests in progress. The handlers below are in place before the event loop
 starts, and stay until it is closed.
 """
 
@@ -55,7 +55,7 @@ _SHUTDOWN_SECONDS = 3
 _log = logging.getLogger(__name__)
 
 GARBAGE_THRESHOLDS = 20_000, 20, 20
-"""For `gc.set_threshold`. Python's own collect after every 700 new objects, most of them of a response in the making:
+"""For `gc.set_threshold`. Python's own collect after every 700 new objects, most of them of a response:
 with a thousand servers that took a third of a scrape's CPU time."""
 
 _SWITCH_SECONDS = 0.0002
@@ -66,9 +66,9 @@ thread computes: 5 ms by default. 200 clients then took 49 of 50 samples while p
 def run(options: argparse.Namespace) -> int:
     """Serve with the settings of these flags; without any server or target of probes, watch those found on this
     machine. Raises HeadroomError."""
-    # Until the exporter serves, Ctrl-C ends it at once, as SIGTERM does: asyncio could print a KeyboardInterrupt.
+    # Until it serves, Ctrl-C ends it at once, as SIGTERM does: asyncio could print a KeyboardInterrupt.
     signal.signal(signal.SIGINT, lambda _signal, _frame: os._exit(0))
-    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # log rotation sends it to programs that write their own log file
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # log rotation sends it to programs with a log file
     source = SettingsSource(options)
     hangup = Hangup(reloads=bool(source.file or os.environ.get("NOTIFY_SOCKET")))
     settings = source.read()
@@ -110,7 +110,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def has_login(live: LiveConfig | None) -> bool:
-    """Whether only those who log in get an answer."""
+    """Whether every answer needs a login."""
     return live is not None and live.config.needs_identity
 
 
@@ -125,7 +125,7 @@ def may_discover(settings: Config, live: LiveConfig | None) -> bool:
 
 
 def needs_one(settings: Config, *, discovers: bool) -> bool:
-    """Whether not to serve unless a server with stats is found: none is asked to be watched, and none is there."""
+    """Whether not to serve unless a server with stats is found: none is named, and none is there."""
     return not (settings.discover or (discovers and any(True for _ in list_uwsgis())))
 
 
@@ -184,7 +184,7 @@ def serve_until_signal(
     aside.end_all()
     signal.signal(signal.SIGTERM, terminate)
     if exporter.ended_by == signal.SIGTERM:
-        logging.shutdown()  # Python does not do this when a signal ends the process
+        logging.shutdown()  # not done when a signal ends the process
         signal.raise_signal(signal.SIGTERM)
     if exporter.ended_by == signal.SIGHUP:
         logging.shutdown()
@@ -193,7 +193,7 @@ def serve_until_signal(
 
 
 class _Exporter:
-    """Samples and serves a fleet. `ended_by` is the first signal, 0 before any."""
+    """Samples and serves a fleet. `ended_by`: the first signal, or 0."""
 
     def __init__(
         self,
@@ -226,7 +226,7 @@ class _Exporter:
         self._http = HttpServer(RequestTurns(application), capacity, make_tls)
 
     async def run_until_signal(self, sockets: list[socket.socket]) -> None:
-        """Sample and serve the fleet until a signal. Ends at once if a signal came earlier."""
+        """Sample and serve the fleet until a signal, which may have come earlier."""
         self._loop = asyncio.get_running_loop()
         suspend.between_reads(self._fleet.pause, self._fleet.resume)
         self._sampling = asyncio.create_task(supervise("fleet", self._fleet.run, self._fleet.restarts), name="sampling")
@@ -248,8 +248,7 @@ class _Exporter:
             self._loop.call_soon_threadsafe(self._signalled.set)
 
     async def _end(self) -> None:
-        """End reads and streams before requests in progress are waited for, because those wait for reads and
-        streams."""
+        """End reads and streams, for which requests in progress wait, before these requests are waited for."""
         if self._reloader:
             self._reloader.ending()
         self._streams.close()

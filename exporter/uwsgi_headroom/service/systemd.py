@@ -42,7 +42,7 @@ class ServiceManager:
         self._servers = self._problem = self._sent = ""
         self._stopping = False
         if seconds is not None:
-            faulthandler.enable(file=_STANDARD_ERROR)  # SIGABRT from the watchdog then logs where each thread stands
+            faulthandler.enable(file=_STANDARD_ERROR)  # the watchdog's SIGABRT then logs where each thread stands
             if seconds < LEAST_WATCHDOG_SECONDS:
                 fields = {"seconds": f"{seconds:g}", "least": f"{LEAST_WATCHDOG_SECONDS:g}"}
                 _log.warning("the watchdog's time is too short: raise WatchdogSec=", extra={"fields": fields})
@@ -67,7 +67,7 @@ class ServiceManager:
         self.ready()
 
     def stopping(self) -> None:
-        """Report that the exporter ends; nothing is sent afterwards."""
+        """Report the exporter's end; nothing is sent afterwards."""
         self._send(STOPPING=1)
         self._stopping = True
 
@@ -101,7 +101,7 @@ def watchdog_seconds(environment: Mapping[str, str], pid: int) -> float | None:
 
 
 class Notifier:
-    """Sends messages to the datagram socket at an address; does nothing for addresses of other kinds.
+    """Sends messages to the datagram socket at an address; ignores addresses of other kinds.
 
     A message that the socket cannot take at once is lost, because the event loop must not wait.
     """

@@ -236,7 +236,7 @@ def test_strange_measurements_give_finite_figures(change):
     ],
 )
 def test_what_the_model_cannot_know(waits, sentence):
-    """A saturated backend, a lock of the application, a lock that is held without computing: the words say so."""
+    """A saturated backend, a lock of the application, a lock held without computing: the words say so."""
     measured = replace(PLAIN, setting=Setting(2, 1), waits=waits, mapped=True, shares=(0.7, 0.3))
     measured = replace(measured, window=Observed(throughput=2.0, response_time=0.1, requests=60))
     cautions = predict_settings(measured, [Setting(2, 4)], loads=(1.0, 5.0)).cautions

@@ -26,7 +26,7 @@ def test_x86_64_and_aarch64_are_known_and_others_are_not():
     intel, arm = find_calls("x86_64"), find_calls("aarch64")
     assert (intel[202], intel[232], arm[98], arm[22]) == ("futex", "epoll") * 2
     assert not find_calls("riscv64")
-    # aarch64's table, asm-generic/unistd.h, has only the newer form of four calls: no number of it stands for them.
+    # aarch64's table, asm-generic/unistd.h, has only the newer form of four calls, and no number for them.
     number = {name: row[2] for name, row in system_calls._KINDS.items()}
     assert {name for name in number if number[name] == -1} == {"poll", "select", "epoll_wait", "vfork"}
     known = find_calls("aarch64")

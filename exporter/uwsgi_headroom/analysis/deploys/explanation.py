@@ -148,7 +148,7 @@ def expect_time(before: Window, after: Window) -> float:
     if waits is None or not waits.total or not then.throughput or not now.throughput:
         return 1.0
     served = [worker for worker in before.workers if worker.requests and worker.cpu_seconds is not None]
-    computed = sum((worker.cpu_seconds or 0.0) * worker.requests for worker in served)  # each by its requests
+    computed = sum((worker.cpu_seconds or 0.0) * worker.requests for worker in served)
     uses = [None, ratio(computed, before.seconds * sum(worker.requests for worker in served))]
     if cpu:
         taken = cpu.own_seconds + (cpu.others_seconds or 0.0)

@@ -56,7 +56,7 @@ _MORE_ERRORS = 1.2
 
 LEAST_BEFORE, LEAST_AFTER, FEWEST_REQUESTS = 600.0, 120.0, 100
 """Seconds and requests from which on sides are compared. Loads drift over some ten seconds: a shorter time may lie
-wholly in one such drift, which nothing in it shows."""
+wholly in one such drift."""
 
 MEMORY_SECONDS = 20.0
 """The least length of a batch in which memory grows: pages that come and go cancel out."""
@@ -152,8 +152,7 @@ class Sides:
         if subject not in self._sides:
             pairs = [(batch.seconds, *_PAIRS[subject](batch)) for batch in self.batches]
             known = [(seconds, (amount, weight)) for seconds, amount, weight in pairs if amount is not None]
-            # A worker that was just replaced has no growth. Of other quantities, the first minute of an exporter has
-            # none.
+            # Just replaced workers have no growth, nor has an exporter's first minute other quantities.
             is_known = sum([seconds for seconds, _ in known]) >= _KNOWN * self.seconds or subject == "memory"
             joined = _join_to(max(self.least, MEMORY_SECONDS * (subject == "memory")), known)
             self._sides[subject] = Amounts(joined, relative=subject in _SPENT) if joined and is_known else None
@@ -305,7 +304,7 @@ DAYS = 14
 _FEWEST_DAYS = 3
 
 _USUAL = 1.96
-"""Standard errors of a day's difference from the mean of the others that are usual, with as many days as one likes. The
+"""Standard errors of a day's difference from the mean of the others that are usual, with any number of days. The
 alert's are more: it looks at each hour of each day."""
 
 

@@ -69,7 +69,7 @@ class Amounts:
 
 
 class Difference(Struct, frozen=True):
-    """How much an amount per unit of weight differs: the logarithm of the ratio if relative, else the difference."""
+    """How much an amount per weight differs: the logarithm of the ratio if relative, else the difference."""
 
     before: Amounts
     after: Amounts

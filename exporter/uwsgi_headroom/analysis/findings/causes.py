@@ -55,7 +55,7 @@ UP = 0.9
 
 MOSTLY_UP = 0.5
 """Nor is a start that has not lasted for START_SECONDS, of a worker that was up for this fraction of the window, as one
-that uWSGI replaces now and then: its earlier absences are over."""
+that uWSGI replaces now and then."""
 
 START_SECONDS = 5.0
 """Nor is an absence of so many seconds in a short window more than a start, while others serve."""

@@ -43,10 +43,10 @@ LEFT = (3, 0.05)
 a page before it is loaded."""
 
 PATIENCE, TIMELY = 2.0, 0.8
-"""For how many seconds clients wait where that is not seen, and the part of that time in which their answer comes."""
+"""Seconds that clients wait where that is not seen, and the part of that time in which their answer comes."""
 
 SOCKET_TIMEOUT = 4
-"""uWSGI's default. A request that it ends held a thread for so long."""
+"""uWSGI's default: a request that it ends held a thread for so long."""
 
 FEW, ENOUGH, NEARLY_ALL = 20, 50, 0.9
 """Fewer requests in a window show no share, for a note and for a warning; and from this share of errors on, hardly
@@ -321,7 +321,7 @@ def find_working_on(figures: Figures) -> Iterator[Finding]:
 
 
 def find_given_up(figures: Figures) -> Iterator[Finding]:
-    """Requests that take longer than uWSGI's own router waits, which goes on while parts of a response come."""
+    """Requests that take longer than uWSGI's router waits, which goes on while parts of a response come."""
     server, times, requests = figures.server, figures.response_times, figures.flow.completed
     options = server.setup.options
     stay = server.sample.streams or server.sample.websockets
@@ -396,7 +396,7 @@ def _explain_all(figures: Figures, facts: Facts, raised: int) -> Finding | None:
 
 
 def count_raised(figures: Figures) -> int:
-    """The exceptions that the application raised, at most."""
+    """The application's exceptions, at most."""
     return figures.window.exceptions - count_left(figures)
 
 

@@ -26,10 +26,10 @@ LEAST_SHARE, MOST_NAMED = 0.1, 3
 """Of a line that is named, and how many are."""
 
 LEAST_LOCK_LOOKS = 10
-"""Fewer looks at a worker whose threads wait at a line do not show who has the lock."""
+"""Fewer looks at a worker whose threads wait at a line do not show the holder."""
 
 HELD, SEVERAL = 0.5, 0.1
-"""In how many of these looks, as a part of them, one thread must be further down for it to be the holder, and in how
+"""In what part of these looks one thread must be further down for it to be the holder, and in how
 many more than one may be: a lock goes from one to the next while threads are looked at."""
 
 LEAST_STUCK = 0.5

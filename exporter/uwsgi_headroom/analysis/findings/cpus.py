@@ -37,7 +37,7 @@ for a CPU as well, and the part that is one where that is not measured."""
 
 OF_WAIT = 0.03
 """The stops have to add up to this part of the time for which requests waited for a CPU: else they wait for others. The
-kernel counts a stop once for each CPU, however many threads wait on it."""
+kernel counts a stop once for each CPU, not each thread."""
 
 FELT = 0.02
 """Seconds of a request in the wait for a CPU from which on users may feel it, as for the listen queue."""
@@ -57,7 +57,7 @@ ENOUGH_IDLE = 0.5
 """If at least this fraction of the CPUs is idle, there is enough CPU for all programs."""
 
 LOW_CPU, MODERATE_CPU = 1.5, 3.0
-"""CPU headroom below which other programs are a warning, and below which they are good to know. Raise both if load
+"""CPU headroom below which other programs are a warning, and below which good to know. Raise both if load
 jumps."""
 
 LEAST_CPUS = 0.05

@@ -71,7 +71,7 @@ CAUSES = [
 DEPTHS = {code: depth for depth, code in enumerate(CAUSES)}
 
 LACKS_CAPACITY = DEPTHS["request_stuck"]
-"""The depth from which on a longer queue may help: before, it would only make clients wait longer."""
+"""The depth from which on a longer queue may help: before, clients would only wait longer."""
 
 NOT_SEEN = "it is not known why"
 LOOK = "Run {} to see what the workers do while requests wait."

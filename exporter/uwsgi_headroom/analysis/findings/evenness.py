@@ -152,7 +152,7 @@ def _hurts(figures: Figures, hot: WorkerFigures) -> Finding:
     calm, mean = figures.balance.calm_response_time or 0.0, figures.flow.response_time or 0.0
     slow, cpus = hot.response_time or 0.0, figures.server.cpus
     is_noticed = slow >= SLOWER[1] * calm and slow - calm >= noticed_wait(calm)
-    is_slow = cpus and lacks_cpu(figures, cpus.count)  # all workers are, for that reason, and balancing helps little
+    is_slow = cpus and lacks_cpu(figures, cpus.count)  # all workers are, and balancing helps little
     others = [worker for worker in figures.active if worker.worker_id != hot.worker_id]
     each = ratio(figures.available or 0, figures.balance.active)
     idle = each and each * len(others) - sum(worker.concurrency or 0.0 for worker in others)
@@ -190,7 +190,7 @@ def _split(figures: Figures) -> Facts:
 
 
 def _slow_worker(figures: Figures) -> tuple[WorkerFigures, float] | None:
-    """The slowest worker, if it is much slower than the others, or busy with few requests, and their response time."""
+    """The slowest worker, if much slower than the others, or busy with few requests, and their response time."""
 
     def rest_of(worker: WorkerFigures) -> float | None:
         return response_time(each for each in figures.window.workers if each.worker_id != worker.worker_id)

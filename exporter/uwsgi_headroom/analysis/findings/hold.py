@@ -24,7 +24,7 @@ AGREE, BEGIN_SECONDS = 2, 10.0
 """The looks, or the seconds since the first one, after which a finding has begun."""
 
 MOST_ALERTS = 5
-"""The most problems of one server that alerts know: more say no more to the person who is called."""
+"""The most problems of one server that alerts know: more would not help who is called."""
 
 _WAITING = "waiting"
 
@@ -112,7 +112,7 @@ class Hold:
             if finding.severity == "info":
                 continue
             problem = _problem(finding)
-            if problem in seen:  # such as an objective that was missed by lost requests, beside a wait
+            if problem in seen:  # such as an objective missed by lost requests
                 problem = finding.code
             seen.add(problem)
             before = merged.get(problem) or Held(finding, finding, epoch, at, at, at)

@@ -35,7 +35,7 @@ LITTLE = 0.7 * REACHED
 """An interpreter that uses less than this of a CPU is far from its limit."""
 
 SELDOM_SECONDS = 0.5
-"""The time that slow requests take, on average, from which on users notice calls that seldom hold the lock."""
+"""The mean time of slow requests from which on users notice calls that seldom hold the lock."""
 
 HOLDER_READY = 0.5
 """The part of the time in which the holder of a lock waits for a CPU from which on that is why others wait."""
@@ -52,7 +52,7 @@ LITTLE_OF_LOCK = 0.1
 """The part of the wait for a lock that completed requests have, up to which the others hang there."""
 
 SETTLED = 2.0
-"""Seconds of a window after which a change of the number of threads is one of the application's: at first it is new."""
+"""Seconds of a window after which a change of the number of threads is the application's: at first it is new."""
 
 LOCK = Kind(
     code="application_lock",
@@ -252,7 +252,7 @@ def find(figures: Figures) -> Iterator[Finding]:
 
 def _find_lock(figures: Figures) -> Finding:
     now, is_bound = figures.server.sample, is_lock_bound(figures)
-    if now.pools:  # a pool of connections that has fewer of them than there are threads
+    if now.pools:  # a pool has fewer connections than there are threads
         size, threads = max(now.pools.values()), figures.threads_each
         every = threads * len(figures.server.workers)
         return POOL.found(figures, size=size, threads=threads, all=every, worse=is_bound)
@@ -354,7 +354,7 @@ def _are_scarce(figures: Figures) -> bool:
 
 
 def _held(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
-    """Threads that wait for an interpreter lock that its holder keeps without computing, or in a single long call."""
+    """Threads that wait for an interpreter lock whose holder does not compute, or is in a single long call."""
     share = waits.share("interpreter_lock")
     is_long, is_seldom = share >= MOSTLY and (waits.each("interpreter_lock") or 0.0) >= MOST_WAIT, _is_seldom(figures)
     held = [

@@ -26,7 +26,7 @@ MANY_REFUSED = (3, 0.01)
 (`findings.workers`)."""
 
 PROVEN = 0.4
-"""The part of the lines that must be proven: those of the last seconds of a window cannot be yet, and a few are proven
+"""The part of the lines that must be proven: a window's last cannot be yet, and a few are proven
 by chance."""
 
 UNPROVEN = "The only evidence is uWSGI's log, and the application can also write such lines into it."

@@ -142,7 +142,7 @@ def _find_held(figures: Figures) -> list[_Held]:
         # Where no request is counted, a loop that only looks for a free core makes no progress that shows.
         if not figures.window.is_counted and worker.worker_id in figures.polling and use.hold.state in COMPUTING:
             continue
-        if use.held:  # a call that computes is known only after a CPU second, which takes long where CPUs are scarce
+        if use.held:  # a call that computes is known only after a CPU second: long where CPUs are scarce
             part = max(part, min(1.0, use.longest / seconds))
         if part >= HELD[0] or use.longest >= LONG:
             held = worker, window, use, worker.worker_id, name_activity(*use.hold)

@@ -25,7 +25,7 @@ MANY_TASKS = 10
 """Fewer tasks in a spooler's directory are work in progress."""
 
 LATE = 60.0
-"""Seconds that the last task in a directory waits from which on the spooler is late, at the rate of the window."""
+"""Seconds that the last task waits, at the window's rate, from which on the spooler is late."""
 
 MOST_NAMED = 3
 

@@ -39,7 +39,7 @@ _USED_UP = 1.0
 """Burn rate above which the budget of a month lasts less than a month."""
 
 WAITED = "too slow only because of the wait in the listen queue"
-"""What requests were that missed the objective, and would have kept it without this wait."""
+"""What requests were that only this wait made miss the objective."""
 
 OPENED_SHORT = "its socket was opened with a shorter queue than `listen`"
 
@@ -191,7 +191,7 @@ def find_fullest(figures: Figures) -> Backlog | None:
 
 
 def advise_longer_queue(figures: Figures) -> str:
-    """What a longer queue would help against, and how to raise the limit of the fullest one."""
+    """What a longer queue would help against, and how to raise the fullest one's limit."""
     backlog = find_fullest(figures)
     return _longer_queue(figures, backlog) if backlog else ""
 
@@ -237,7 +237,7 @@ def _wait(figures: Figures) -> Iterator[Finding]:
 
 
 def _tracked(figures: Figures) -> Iterator[Finding]:
-    """The finding about the table of tracked connections, which only may be what this server's clients feel."""
+    """The finding about the table of tracked connections, which this server's clients may feel."""
     tracked, dropped = figures.server.tracked, figures.window.untracked or 0
     if tracked is None:
         return

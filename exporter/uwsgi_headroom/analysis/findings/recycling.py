@@ -39,14 +39,14 @@ LEAK = 0.2
 the limit is hardly above what the application needs."""
 
 LIFE = 3600.0
-"""Seconds that a worker should live at least: each respawn then costs next to nothing."""
+"""Seconds that a worker should live: each respawn then costs next to nothing."""
 
 TOGETHER_SECONDS = 5
 """The longest time between the first and the last new process of workers that reach `max-requests` together: uWSGI
 spawns about two a second."""
 
 APART = 4
-"""Only if workers live at least this many times as long, it is no chance that they end so close to each other."""
+"""If workers live at least this many times as long, they end so close to each other not by chance."""
 
 HELD_BACK = 1.5
 """Workers that all complete this many times `max-requests` before they end were held back by `min-worker-lifetime`."""
@@ -58,7 +58,7 @@ MANY_ENDS = 0.5
 """If at least this part of the workers was replaced in a window, their ends may be what requests wait for."""
 
 ROOM = 1.5
-"""The limit that leaves an application room to grow, as a multiple of what it has when it is loaded."""
+"""The limit that leaves an application room to grow, in multiples of what it has when loaded."""
 
 
 LIMIT_TOO_LOW = Kind(
@@ -175,7 +175,7 @@ def find_recycled_together(figures: Figures) -> Iterator[Finding]:
         return
     requests = {worker.worker_id: worker.requests_per_life or 0.0 for worker in records}
     if (least := min(requests.get(worker_id, 0.0) for worker_id, _, _ in ended)) < RECYCLED * most:
-        return  # they ended for another reason, such as a reload of the workers
+        return  # for another reason, such as a reload
     spread, slowly = _end_together(figures), len(ended) >= MANY_ENDS * len(records) and _end_slowly(figures)
     if spread is None and not slowly:
         return

@@ -26,8 +26,8 @@ FEW_WORKERS = 2
 
 SCARCE = 0.10
 """If no other worker fits, available memory below this fraction of the workers' own is a warning: unusually large
-requests can make the workers grow by that much. Without this threshold, one large worker would be a warning if half its
-size were still available."""
+requests can make the workers grow by that much. Without it, one large worker with half its size still available would
+be a warning."""
 
 STALLED, STANDS_STILL = 0.05, 0.01
 """The parts of the last minute in which some process waits for memory, and in which all that have work do, from which
@@ -39,8 +39,8 @@ LARGE_ROLE = 500_000_000
 """Bytes from which on a process of uWSGI that is no worker is a finding, if it takes more than all workers together."""
 
 NEAR_DESCRIPTORS = 0.8
-"""The part of its descriptors that a worker has open from which on it is near the limit: a leak gets there whatever
-the limit, and a burst of requests may need some each. Raise it if a worker is meant to hold many connections."""
+"""The part of its descriptors that a worker has open from which on it is near the limit: a leak gets there in any
+case, and a burst of requests may need some each. Raise it if a worker is meant to hold many connections."""
 
 LEFT = 3
 """With so few left, a worker is at its limit: a request takes one for its connection, and more for what it opens."""
@@ -60,10 +60,10 @@ NEAR_TASKS = (0.8, 0.5)
 """How much of `pids.max` has to be in use, and how much of that by threads that serve no request."""
 
 MANY_FILES = (1000, 20)
-"""Files of metrics, in all and for each worker, from which on most are of workers that have ended: each has a few."""
+"""Files of metrics, in all and for each worker, from which on most are of ended workers: each has a few."""
 
 LITTLE = 512e6
-"""The bytes that `limit-as` leaves where it may be why requests fail: one report, or a few threads, take as much."""
+"""The bytes left by `limit-as` where it may be why requests fail: a report, or a few threads, take as much."""
 
 ROLE_TAKES_MEMORY = Kind(
     code="role_takes_memory",

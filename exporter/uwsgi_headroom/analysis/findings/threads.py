@@ -37,17 +37,17 @@ equals the utilization."""
 
 TAIL = (0.9, 0.3)
 """The percentile from which on requests are the slowest ones, and the part of the busy threads from which on it is said
-that they occupy it: 0.23 at most if the times are distributed exponentially."""
+that they occupy it: 0.23 at most for exponential times."""
 
 FEWEST_SLOW = 3
 """Fewer slow requests than these may be chance."""
 
 TIMED_OUT = (1.0, 0.01, 1.25)
-"""Slow requests that wait for a backend end by a timeout, most likely, if each takes so many seconds, they are this
+"""Slow requests to a backend most likely end by a timeout if each takes so many seconds, they are this
 part of all, and on average take no longer than so many times what the quickest of them takes."""
 
 RESERVE_UNUSED = 0.2
-"""If every thread is in use for at least this fraction of the time, cheaper mode should have spawned a worker."""
+"""If every thread is in use for this fraction of the time, cheaper mode should have spawned a worker."""
 
 MUCH_SLOWER = 3.0
 """Requests are much slower in the last part of a window if they occupy the threads for so many times as long, by
@@ -168,7 +168,7 @@ def advise(figures: Figures) -> dict[str, Any]:
 
 
 def find_change(whole: Figures, late: Figures) -> Finding | None:
-    """The finding that requests became much slower within a window; None if they did not. late: of its last part."""
+    """The finding that requests became much slower within a window, or None. late: of its last part."""
     both = whole, late
     if any(None in (each.flow.observed, each.flow.requests) or not each.window.observed_seconds for each in both):
         return None

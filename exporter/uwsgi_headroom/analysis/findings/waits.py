@@ -42,7 +42,7 @@ from uwsgi_headroom.words.formats import listed, mean_threads, name_pids, percen
 from uwsgi_headroom.words.template import Facts, Private
 
 USED = 0.5
-"""The share of the threads in use from which on it matters what they wait for: below, there is room in any case."""
+"""The share of the threads in use from which on it matters what they wait for: below, there is room."""
 
 SLOW_CLIENTS = (0.1, 0.25)
 """The share of the available threads that wait for clients which is good to know, and which is a warning."""
@@ -51,11 +51,11 @@ LEAST_THREADS = 1.0
 """Fewer threads than this, on average, are no finding in any state."""
 
 LEAST_SHARED = 0.05
-"""Fewer threads than this, on average, in a connection that workers share mean that hardly any request uses it."""
+"""With fewer threads, on average, in a connection that workers share, hardly any request uses it."""
 
 AT_ONCE = 1.25
-"""With more threads than one in such a connection on average, several wait for an answer at the same time, and each
-takes the answer that comes first. With fewer, a lock of all processes may keep them apart."""
+"""With more threads than one in such a connection on average, several wait for an answer at once, and each takes the
+first one. With fewer, a lock of all processes may keep them apart."""
 
 LEAST_BLOCKED = 0.9
 """The same for what stops a server: its only thread is blocked for nearly all of the time."""

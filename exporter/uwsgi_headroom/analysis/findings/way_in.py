@@ -22,8 +22,7 @@ from uwsgi_headroom.uwsgi_log.messages import BY_CODE
 from uwsgi_headroom.words.template import Facts, Private
 
 REPLACED_SECONDS = 600.0
-"""For so long another uWSGI at the path may be a deploy: the old one completes its requests, the new one takes the
-others."""
+"""For so long another uWSGI at the path may be a deploy: the old one completes its requests."""
 
 _NAMED = "[named?  {named} leads there.]"
 
@@ -294,7 +293,7 @@ STOPPED = Kind(
     act="If clients should be active, load a page, and read the web server's error log.",
 )
 QUIET = 50
-"""So many requests would have come in the meantime, at the rate before, if chance alone does not explain it."""
+"""So many requests would have come meanwhile, at the rate before, if it is no chance."""
 
 _FITTING = {"uwsgi": "uwsgi_pass", "http": "proxy_pass", "fastcgi": "fastcgi_pass", "scgi": "scgi_pass"}
 """The directive of nginx for each protocol of uWSGI."""

@@ -40,12 +40,12 @@ LOOP = (recycling.OFTEN, 1.0)
 """This many respawns of one worker per window, and per minute, are a loop if the worker serves little in between."""
 
 LOOP_CHEAPER = (10, 4.0)
-"""The same while cheaper mode may end and spawn workers, which it hardly does every 15 s. A worker that serves nothing
-in between is in a loop from `LOOP` on: cheaper mode spawns it because requests need it."""
+"""The same while cheaper mode may end and spawn workers, hardly every 15 s. A worker that serves nothing in between is
+in a loop from `LOOP` on: cheaper mode spawns it because requests need it."""
 
 KILLED = 0.5
-"""The part of the workers that ended which the kernel has to have killed for lack of memory, so that this is why they
-ended. Its counts are read a few seconds later."""
+"""The part of the workers that ended which the kernel must have killed for lack of memory, for this to be the reason.
+Its counts are read a few seconds later."""
 
 RELOAD_SECONDS = 60.0
 """Full reloads that follow each other so closely are no deploys."""

@@ -149,7 +149,7 @@ class Measured(Struct, frozen=True, kw_only=True):
 
     @property
     def offered_at_least(self) -> float | None:
-        """The largest number of requests in the system that was only a floor; None if all was served."""
+        """The largest number in the system that was only a floor; None if all was served."""
         floors = [seen.offered_at_least for seen in (self.window, self.peak) if seen is not None]
         return max((floor for floor in floors if floor is not None), default=None)
 
@@ -162,7 +162,7 @@ class Measured(Struct, frozen=True, kw_only=True):
 
 
 CHEAPER = 0.98
-"""With workers up for less than this part of the window, their mean number counts, not the ceiling."""
+"""With workers up for less of the window, their mean number counts, not the ceiling."""
 
 UNEVEN = 1.1
 """The least hot ratio from which on the prediction of the present setting has the observed shares."""

@@ -1,6 +1,6 @@
 """Predicts settings by the closed form of `repairman`, and compares it with what was observed.
 
-The demands of a request come from the observed setting. Time in the states `cpu_wait` and `interpreter_lock` is
+A request's demands come from the observed setting. Time in the states `cpu_wait` and `interpreter_lock` is
 queueing, which another setting changes. Without wait states, the waiting is what fits the observed response time.
 """
 
@@ -181,8 +181,8 @@ class CalibratedServer(Struct, frozen=True):
 
 
 MOST_LOAD = 0.97
-"""A load counts as sustained up to this fraction of the most throughput. Above it the queue is so long, and depends so
-much on small differences, that a figure would mean nothing."""
+"""A load counts as sustained up to this fraction of the most throughput. Above it, small differences decide how long
+the queue is: a figure would mean nothing."""
 
 
 LEAST_LOCK_WAIT = 0.05
@@ -193,7 +193,7 @@ LESS_LOCK_WAIT = 0.6
 """With less than this part of the predicted wait observed, a part of the CPU time is outside the lock."""
 
 MOST_LOCK_LOAD = 0.98
-"""The most of a second that an interpreter lock can be held, on average."""
+"""The most of a second that an interpreter lock is held."""
 
 QUEUEING: tuple[State, ...] = ("cpu_wait", "interpreter_lock")
 """States that are not part of the demand. If the application's lock is known, neither is the wait for it."""
