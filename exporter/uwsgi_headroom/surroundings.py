@@ -164,8 +164,8 @@ class WebError(NamedTuple):
 
 class Unserved(NamedTuple):
     """An address of the uwsgi protocol where a web server could not connect `number` times since the first look, and
-    nobody listens. holder: of a socket whose path this was, 0 without one; is_down: whether each try must have failed,
-    not one in `fail_timeout`, as where other servers answer."""
+    nobody listens. holder: of a socket that had this path, or 0; is_down: whether more tries failed than where others
+    answer."""
 
     address: str
     program: str

@@ -7,6 +7,7 @@ import pytest
 from tests.torture.story import list_faults, stage
 from tests.torture.world import Fault
 from uwsgi_headroom.kernel import processes, procfs
+from uwsgi_headroom.watch import reader
 
 pytestmark = pytest.mark.integration
 
@@ -28,8 +29,9 @@ def test_a_hundred_faults_break_nothing(of):
 def test_what_breaks_is_found(of, monkeypatch):
     """A worker that counts as dead because the exporter lacks memory."""
     read = [each for each in of.places if each.site.startswith("kernel/processes.py") and each.call == "read"]
-    faults = [Fault(each, "ENOMEM") for each in read if each.step][:9]  # at a busy worker, it is asked again
-    assert not any(map(of.find_broken, faults))
+    fault = Fault(next(each for each in read if each.step), "ENOMEM")
+    assert not of.find_broken(fault)
     monkeypatch.setattr(procfs, "PASSING", frozenset())
     monkeypatch.setattr(processes, "_value_if_permitted", lambda ask: ask())
-    assert any("ended: False -> True" in line for fault in faults for line in of.find_broken(fault))
+    monkeypatch.setattr(reader, "_have_ended", lambda *_, **__: False)  # else a busy worker is asked again
+    assert any("ended: False -> True" in line for line in of.find_broken(fault))
