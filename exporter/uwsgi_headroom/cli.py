@@ -25,7 +25,7 @@ from uwsgi_headroom.terminal_text import print_lines
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status: 0, 1 (the command failed) or 2 (usage error). For `check`, the
-    status is that of a monitoring plugin: 3 whenever there is no verdict."""
+    status is a monitoring plugin's: 3 without a verdict."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     line = make_command_line()
     if arguments[:1] == ["check"]:
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _discard_output()
         _print_error([f"uwsgi-headroom: {error}", *error.details])
         return 2 if isinstance(error, ConfigError) else 1
-    except OSError as error:  # such as a history in a directory of another user, without `sudo`
+    except OSError as error:  # such as a file of another user, without `sudo`
         if error.filename is None and not isinstance(error, FileNotFoundError):  # no place for a temporary file
             raise
         _print_error([": ".join(map(str, filter(None, ("uwsgi-headroom", error.filename, error.strerror))))])
