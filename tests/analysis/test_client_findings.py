@@ -151,6 +151,13 @@ def test_redirects_and_errors_of_most_responses(code, lines, severity):
     ] * bool(severity)
 
 
+@pytest.mark.parametrize(("lines", "words"), [(35, "nearly all"), (25, "half of the")])
+def test_few_responses_that_are_errors(lines, words):
+    known = describe(log=LogRecord(messages={"status_4xx": LogMessage(lines, 0, limit=404)}))
+    (found,) = clients.find_client_errors(figures_of(window(20, worker(1, 36, each=0.01)), known))
+    assert (found.severity, words in found.title) == ("info", True)
+
+
 @pytest.mark.parametrize("message", [each for each in MESSAGES if each.role != "event"], ids=lambda each: each.code)
 def test_a_line_alone_is_never_critical(message):
     """No number of lines with which nothing agrees is more than a warning."""

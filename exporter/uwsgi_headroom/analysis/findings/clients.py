@@ -208,7 +208,7 @@ NOT_FOUND = Kind(
     code="client_errors",
     role="harm",
     severity="warning or info",
-    title="uWSGI's log says that [warning? nearly all][info? half of the] responses are errors (status 4xx).",
+    title="uWSGI's log says that [all? nearly all][not all? half of the] responses are errors (status 4xx).",
     evidence="{number} of {requests:request} ({part:fine_percent}) got status 400, 401, 403, 404, 405 or 429, the "
     "last one {status}.[routed?  uWSGI's own routing ended them.][not routed?  " + UNPROVEN + "]",
     meaning="uWSGI counts such a response like any other. Usually, paths or host names are not those that the "
@@ -434,7 +434,7 @@ _STATUSES = {"bad": 400, "unauthorized": 401, "many": 429}
 
 
 def find_client_errors(figures: Figures) -> Iterator[Finding]:
-    """Responses that are errors, or redirects, by a mistake in the set-up: no page that exists is among that many."""
+    """So many errors or redirects that no page that exists is among them: a mistake in the set-up."""
     message, requests = figures.server.messages.get("status_4xx"), figures.flow.completed
     routed, least = figures.window.routed or 0, max(ENOUGH, NEARLY_ALL * requests)
     if (moved := figures.server.messages.get("status_3xx")) and moved.count >= max(FEW, NEARLY_ALL * requests):
@@ -442,8 +442,8 @@ def find_client_errors(figures: Figures) -> Iterator[Finding]:
     if message and message.count >= max(FEW, MOSTLY * requests - SURELY * sqrt(message.count)):  # half, by chance
         facts = _count(message.count, max(message.count, requests)) | {"status": message.limit}
         facts |= {name: message.limit == status for name, status in _STATUSES.items()}
-        facts |= {"routed": routed >= least, "paths": message.limit not in _STATUSES.values()}
-        yield NOT_FOUND.found(figures, facts, worse=message.count >= least)
+        facts |= {"paths": message.limit not in _STATUSES.values(), "all": message.count >= NEARLY_ALL * requests}
+        yield NOT_FOUND.found(figures, facts, worse=message.count >= least, routed=routed >= least)
     elif routed >= least and "status_5xx" not in figures.server.messages:
         yield ROUTED.found(figures, routed=routed)
 

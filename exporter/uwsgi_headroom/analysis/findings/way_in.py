@@ -228,8 +228,8 @@ CANNOT_CONNECT = replace(
     "[not abstract, missing? Move the socket to a directory that uWSGI and {program} both see, such as in /run.]"
     "[ports? Let {program} connect over a UNIX socket: all local ports towards this one are in use.]"
     "[not abstract, not missing, not ports? Compare the socket's address and mode with {program}'s configuration.]",
-    then="[not abstract, missing? With `PrivateTmp`, each service has its own /tmp.][not missing? If both are right, a "
-    "security module such as SELinux or a firewall may refuse it.]",
+    then="[not abstract, missing? With `PrivateTmp`, each service has its own /tmp.][not missing, not ports? If both "
+    "are right, a security module such as SELinux or a firewall may refuse it.][ports? Or widen ip_local_port_range.]",
     keeps_out=True,
 )
 ELSEWHERE = replace(
