@@ -30,7 +30,7 @@ def judged(ways: WaysIn, requests: int = 0) -> tuple[list[Finding], str]:
 
 
 def test_the_verdict_names_what_keeps_clients_out():
-    """Also where it is a note, and where only the log of a web server says so."""
+    """Also where it is a note, and only a web server's log says so."""
     error = WebError(PATH, PATH, "nginx", "refused", "Connection refused", "/e", 3)
     for ways in (WaysIn((GONE,)), WaysIn((REPLACED,)), WaysIn((REFUSED,)), WaysIn((CLEAR,), errors=(error,))):
         found, verdict = judged(ways)
@@ -64,7 +64,7 @@ def test_what_a_web_server_that_cannot_connect_needs(name, address, reason, own,
     ],
 )
 def test_the_way_in_is_clear(ways, is_clear):
-    """Only where it was looked at, the verdict of a server without requests says so."""
+    """Where it was looked at, the verdict without requests says so."""
     _, verdict = judged(ways)
     assert verdict.startswith("No requests yet; the way in is clear") == is_clear
     _, verdict = judged(ways, requests=100)
@@ -73,15 +73,15 @@ def test_the_way_in_is_clear(ways, is_clear):
 
 @pytest.mark.parametrize(("quiet", "is_said"), [((240.0, 12.0), True), ((240.0, 0.2), False)])
 def test_requests_that_come_no_more(quiet, is_said):
-    """It is a note, if so many would have come that chance does not explain it."""
+    """It is a note, if it is not chance."""
     figures = figures_of(window(20, worker(1, 0, each=0.0)), describe(ways_in=WaysIn((CLEAR,))))
     found = [each for each in collect_findings(replace(figures, quiet=quiet)) if each.kind is way_in.STOPPED]
     assert [each.severity for each in found] == ["info"] * is_said
 
 
 def test_what_requests_start():
-    """A forked child that takes requests is a warning at once, and no rival, which may be a deploy; so is a program
-    that keeps connections open."""
+    """A forked child that takes requests is a warning at once, and no rival; so is a program that keeps connections
+    open."""
     fork = Sharer(PATH, 7, AT - 5.0, "fork", is_stopped=False, is_older=False, parent=1)
     kinds = [
         [(each.kind, each.severity) for each in judged(ways, requests=100)[0] if each.kind.code in CODES]
@@ -129,7 +129,7 @@ def test_the_command_for_the_lines_of_errors(tmp_path):
 
 @pytest.mark.parametrize(("tracebacks", "is_named"), [(700, True), (699, False)])
 def test_the_exception_of_server_errors(tracebacks, is_named):
-    """It is the first thing to look at, if the log has one for half of the errors; a scrape does not show it."""
+    """It comes first, if the log has one for half of the errors; a scrape does not show it."""
     place = "ConnectionError at shop/cart.py:9"
     found = answered(1400, 1400, traceback=LogMessage(tracebacks, 0, place=place))["server_errors"]
     assert found.change.startswith(f"Find the cause of {place}" if is_named else "If this began with a deploy")
@@ -144,7 +144,7 @@ def test_the_exception_of_server_errors(tracebacks, is_named):
     ],
 )
 def test_redirects_and_errors_of_most_responses(code, lines, severity):
-    """No verdict rests on redirects, or on errors of half of the responses: an application may mean them."""
+    """No verdict rests on redirects, or on half of the responses: an application may mean them."""
     found = answered(0, 0, **{code: LogMessage(lines, 0, limit=301)})
     assert [(each.code, each.severity) for each in found.values()] == [
         ("redirects" if code == "status_3xx" else "client_errors", severity)
@@ -160,7 +160,7 @@ def test_few_responses_that_are_errors(lines, words):
 
 @pytest.mark.parametrize("message", [each for each in MESSAGES if each.role != "event"], ids=lambda each: each.code)
 def test_a_line_alone_is_never_critical(message):
-    """No number of lines with which nothing agrees is more than a warning."""
+    """However many lines are no more than a warning if nothing agrees."""
     lines = LogMessage(10_000, 0, (1,), (11,), 7, "KeyError at shop/views.py:12")
     found = judge(idle(), describe(log=LogRecord(messages={message.code: lines}))).values()
     assert worst_status(list(found)) != "critical"

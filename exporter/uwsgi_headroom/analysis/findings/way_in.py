@@ -1,7 +1,7 @@
 """Findings about the way in: what keeps clients from uWSGI's sockets, or takes requests in its place.
 
 A path that no longer leads to uWSGI is no harm while requests come by another way, such as a bind mount. Only what the
-web server's own files name is critical: other users may have web servers for other things.
+web server's own files name is critical: other users may have some, too.
 """
 
 from __future__ import annotations
@@ -328,7 +328,7 @@ def find(figures: Figures) -> Iterator[Finding]:
 
 
 def _is_said(figures: Figures, error: WebError) -> bool:
-    """Whether what the log of a web server says is another finding's, or not about this uWSGI."""
+    """Whether what a web server's log says is another finding's, or not about this uWSGI."""
     server, ways = figures.server, figures.server.ways_in
     refused = any(way.state != "clear" or (way.refusal and way.refusal.path) for way in ways.ways)
     match error.cause:
@@ -351,7 +351,7 @@ def _is_said(figures: Figures, error: WebError) -> bool:
 
 
 def _describe(figures: Figures, error: WebError) -> Finding:
-    """It is worse if users feel it, as for requests that uWSGI refuses."""
+    """Worse if users feel it, as for requests that uWSGI refuses."""
     row = _ROWS[error.cause if error.name else "elsewhere"]
     paths, (least, part) = {way.name: way.path for way in figures.server.ways_in.ways}, MANY_REFUSED
     facts: Facts = {
@@ -370,7 +370,7 @@ def _describe(figures: Figures, error: WebError) -> Finding:
 
 
 def _replaced(figures: Figures, way: Way, facts: Facts, *, is_named: bool) -> Finding:
-    """Another program than uWSGI is no deploy, and neither is a socket on which nobody listens."""
+    """Another program is no deploy, and neither is a socket on which nobody listens."""
     rival, age = way.rival, max(0.0, (figures.server.time or way.since) - way.since)
     is_other = rival is not None and "uwsgi" not in rival.name
     is_sure = way.nobody or is_other or age >= REPLACED_SECONDS or _is_felt(figures, way.name)
@@ -410,7 +410,7 @@ def _refused(figures: Figures, path: str, refusal: Refusal, facts: Facts, *, is_
 
 
 def _share(figures: Figures, sharer: Sharer) -> Finding:
-    """Zerg mode and `reuse-port` are meant to share, and in a deploy two uWSGIs do for a while."""
+    """Zerg mode and `reuse-port` share on purpose, as two uWSGIs do in a deploy."""
     age, options = max(0.0, (figures.server.time or sharer.since) - sharer.since), figures.server.setup.options
     is_meant = sharer.socket == "port" or (sharer.socket == "older" and not figures.none_came)
     is_stopped = sharer.is_stopped and sharer.socket == "port"
