@@ -91,9 +91,9 @@ ALL_LEFT = replace(
     severity="warning",
     title="All clients leave before they get their response: requests take longer than clients wait.",
     evidence="{left} clients have closed their connection, half of them after {patience:duration}; {serving:request} "
-    "{serving:is|are} in service, and take about {takes:duration}[wait? ; {wait}].",
+    "{serving:is|are} in service[ends? , and take about {takes:duration}][wait? ; {wait}].",
     act="Run {calls} to see why requests take so long.",
-    then="Or raise the clients' timeout above {takes:duration}. More threads do not help.",
+    then="[ends? Or raise the clients' timeout above {takes:duration}. ]More threads do not help.",
     clause="clients leave before they get their response, since requests take longer than clients wait",
 )
 MOST_LEFT = replace(
@@ -282,12 +282,12 @@ def find_left(figures: Figures) -> Iterator[Finding]:
     (unread, unwritten), flow = _count_errors(figures), figures.flow
     ages, left = [age or 0.0 for worker in figures.server.workers for age in worker.ages.values()], figures.server.left
     patience = next(iter(left[len(left) // 2 :]), 0.0)
-    takes = max(flow.response_time or 0.0, 2 * sum(ages) / max(1, len(ages)))  # half of a request is over, on average
+    takes = max(flow.response_time or 0.0, 2 * sum(ages) / max(1, len(ages)))  # half is over, on average
     if ages and len(left) >= max(LEFT[0], len(ages)) and takes > patience:
         late: Facts = {"takes": takes, "patience": patience, "calls": see_calls(figures.server)}
-        yield ALL_LEFT.found(figures, late, left=len(left), serving=len(ages))
+        yield ALL_LEFT.found(figures, late, left=len(left), serving=len(ages), ends=flow.completed > 0)
         return
-    if not wait_too_long(figures):  # the log may be read for a part of the window only
+    if not wait_too_long(figures):  # the log may cover a part of the window
         unread *= 2 * _count_proven(figures, "body_not_buffered") < unread
         unwritten *= 2 * _count_proven(figures, "write_timeout") < unwritten
         unwritten *= all(each.cause != "not_buffered" for each in figures.server.ways_in.errors)
@@ -434,7 +434,7 @@ _STATUSES = {"bad": 400, "unauthorized": 401, "many": 429}
 
 
 def find_client_errors(figures: Figures) -> Iterator[Finding]:
-    """So many errors or redirects that no page that exists is among them: a mistake in the set-up."""
+    """So many errors or redirects that no page is among them: a mistake in the set-up."""
     message, requests = figures.server.messages.get("status_4xx"), figures.flow.completed
     routed, least = figures.window.routed or 0, max(ENOUGH, NEARLY_ALL * requests)
     if (moved := figures.server.messages.get("status_3xx")) and moved.count >= max(FEW, NEARLY_ALL * requests):
