@@ -439,7 +439,7 @@ def find_client_errors(figures: Figures) -> Iterator[Finding]:
     routed, least = figures.window.routed or 0, max(ENOUGH, NEARLY_ALL * requests)
     if (moved := figures.server.messages.get("status_3xx")) and moved.count >= max(FEW, NEARLY_ALL * requests):
         yield REDIRECT.found(figures, _count(moved.count, max(moved.count, requests)), status=moved.limit)
-    if message and message.count >= max(FEW, MOSTLY * requests - SURELY * sqrt(message.count)):  # half, by chance
+    if message and message.count >= max(FEW, MOSTLY * requests - SURELY * sqrt(message.count)):  # by chance
         facts = _count(message.count, max(message.count, requests)) | {"status": message.limit}
         facts |= {name: message.limit == status for name, status in _STATUSES.items()}
         facts |= {"paths": message.limit not in _STATUSES.values(), "all": message.count >= NEARLY_ALL * requests}
