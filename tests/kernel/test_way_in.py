@@ -102,7 +102,6 @@ def test_a_path_that_became_a_link_names_no_rival(path):
         assert (way.state, way.nobody, way.rival) == ("replaced", False, None)
 
 
-@needs_root
 def test_where_web_servers_expect_a_uwsgi(path, monkeypatch):
     """Nobody listens there, or the path of the socket is gone: then it is known whose it was."""
     gone, stale, port = f"{path.parent}/gone", f"{path.parent}/stale", f"127.0.0.1:{free_port()}"
@@ -122,6 +121,7 @@ def test_where_web_servers_expect_a_uwsgi(path, monkeypatch):
     assert stale not in [each.address for each in find_unserved()]
 
 
+@needs_root
 def test_who_may_name_files_of_the_web_server(monkeypatch):
     """The command lines of root's processes and one's own: another user can call a process nginx."""
     asked = []
