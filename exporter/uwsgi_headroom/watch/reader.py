@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import time
 import traceback
 from collections import Counter, deque
@@ -17,6 +16,7 @@ from uwsgi_headroom.config.defaults import SIZE_CAP, TIMEOUT_SECONDS
 from uwsgi_headroom.config.servers import printable_name
 from uwsgi_headroom.errors import BlindError, HeadroomError, ReadError, Reason, SourceError, StatsError, StillRunsError
 from uwsgi_headroom.kernel.host import Host
+from uwsgi_headroom.kernel.procfs import has_ended
 from uwsgi_headroom.kernel.setup import is_running
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.routes import OTHER, RouteBook, ServedRoutes, Templates
@@ -459,7 +459,7 @@ def _have_ended(reading: Reading, *, missing: bool = False) -> bool:
     busy = [each for each in getattr(reading.snapshot, "workers", ()) if each.busy_threads and each.pid]
     if missing:
         return any(map(reading.process_is_missing, busy))
-    return not all(os.path.exists(f"/proc/{pid}") for each in busy if (pid := reading.host.local_pid(each.pid)))
+    return any(has_ended(pid) for each in busy if (pid := reading.host.local_pid(each.pid)))
 
 
 def _says_more(outcome: Reading | ReadError, held: Reading) -> bool:
@@ -477,4 +477,4 @@ def _has_same_processes(snapshot: AnySnapshot, whole: Reading) -> bool:
     pids = [worker.pid for worker in snapshot.workers]
     local = [whole.host.local_pid(pid) for pid in pids if pid]
     are_same = pids == [worker.pid for worker in whole.snapshot.workers]
-    return are_same and all(os.path.exists(f"/proc/{pid}") for pid in local if pid)
+    return are_same and not any(map(has_ended, filter(None, local)))
