@@ -102,7 +102,7 @@ SURE_LISTS = 1.0
 
 STEADY = 2.0
 """Little's law holds for a queue of which at least so many times as many requests were completed in the window as wait
-at its end: at fewer, many of all still wait, and the law leaves that out."""
+at its end: with fewer, the law leaves out much of the wait."""
 
 
 def response_time(workers: Iterable[WorkerWindow]) -> float | None:

@@ -83,7 +83,7 @@ def find_without_application(server: ServerRecord) -> tuple[list[WorkerRecord], 
 
 
 FEWEST = 3
-"""The fewest workers whose times show a reload: three crash in the order of a chain reload in one of six
+"""The fewest workers whose times show a reload: three that crash end in this order in one of six
 cases, two in half of them."""
 
 AT_ONCE_SECONDS = 2
